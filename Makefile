@@ -1,0 +1,111 @@
+# Every target sets up what it needs; there is no step before the first `make`.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := $(CURDIR)/.venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+STAMP := $(VENV)/.installed
+
+# `operator` is also a module of the standard library. The current directory stays off Python's
+# path, so that the directory of that name here can never be taken for it.
+export PYTHONSAFEPATH := 1
+# The environment's programs first: kubectl and cardwise of the pinned versions.
+export PATH := $(VENV)/bin:$(PATH)
+
+##@ Try it
+
+.PHONY: demo
+demo: controlplane ## the policies at work on a local cluster with fake GPUs (KEEP=1 leaves it up)
+	@PYTHONPATH=tests $(PY) tests/demo/demo.py $(if $(KEEP),--keep)
+
+##@ Work on it
+
+.PHONY: test
+test: export HYPOTHESIS_PROFILE ?= ci
+test: ## everything: check, unit, e2e, demo
+	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory e2e
+	@$(MAKE) --no-print-directory demo KEEP=
+
+.PHONY: check
+check: guard $(STAMP) ## format, lint, types and layers, without changing a file
+	@$(VENV)/bin/ruff format --check . || { echo "check: 'make fix' formats these"; exit 1; }
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports --no-logo
+
+.PHONY: fix
+fix: $(STAMP) ## format, and mend what the linter can mend
+	@$(VENV)/bin/ruff format .
+	@$(VENV)/bin/ruff check --fix .
+
+.PHONY: unit
+unit: guard $(STAMP) ## unit and property tests (ARGS="-k mutex" passes on to pytest)
+	@$(PY) -m pytest -m "not e2e" $(ARGS)
+
+.PHONY: e2e
+e2e: guard controlplane ## tests against a real kube-apiserver and kube-scheduler (ARGS as for unit)
+	@$(PY) -m pytest tests/e2e $(ARGS)
+
+# Not in the list: it waits for the node agent's device plugin.
+.PHONY: e2e-node
+e2e-node:
+	@echo "e2e-node: nothing to run yet, it comes with the node agent's device plugin"
+
+.PHONY: controlplane
+controlplane: $(STAMP) ## build the control plane's programs (minutes at first, cached afterwards)
+	@tests/controlplane/build.sh
+
+##@ Measure it
+
+.PHONY: bench
+bench: $(STAMP) ## how fast /filter answers
+	@PYTHONPATH=tests $(PY) tests/bench/filter_bench.py
+
+.PHONY: coverage
+coverage: guard $(STAMP) ## unit tests, and the lines and branches they leave out
+	@$(VENV)/bin/coverage run -m pytest -q -m "not e2e" $(ARGS)
+	@$(VENV)/bin/coverage report
+
+# mutmut knows no source root but src/: see [tool.mutmut] in pyproject.toml.
+.PHONY: mutants
+mutants: guard $(STAMP) ## change the engine in small ways and see whether a test notices (long)
+	@mkdir -p .mutmut
+	@ln -sfn ../operator .mutmut/src
+	@ln -sfn ../tests .mutmut/tests
+	@ln -sfn ../pyproject.toml .mutmut/pyproject.toml
+	@cd .mutmut && $(VENV)/bin/mutmut run && $(VENV)/bin/mutmut results
+
+##@ Housekeeping
+
+.PHONY: clean
+clean: ## remove the environment and every cache of this directory
+	@rm -rf .venv .mutmut .hypothesis .benchmarks .coverage .coverage.* dist
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@find operator webhook tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^##@ /{print "\n" substr($$0, 5)} \
+	  /^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: guard
+guard:
+	@test ! -e operator/__init__.py || { \
+	  echo "guard: operator/__init__.py must not exist, it makes the directory shadow the standard" \
+	    "library's module 'operator', and Python dies at its start"; exit 1; }
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "setup: Python 3.11 or newer is needed, '$(PYTHON)' is $$($(PYTHON) --version 2>&1);" \
+	    "name another with: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "setup: installing into .venv what constraints.txt pins"
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PIP) -e '.[dev]'
+	@touch $@

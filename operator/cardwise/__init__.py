@@ -1,0 +1,1 @@
+"""Cardwise: composable GPU scheduling policies for any Kubernetes cluster."""

@@ -1,0 +1,1 @@
+"""The agent of one GPU node: reads its cards and publishes them as a GPUNode."""

@@ -1,0 +1,151 @@
+"""The command ``cardwise-agent``: wiring and signals."""
+
+import asyncio
+import logging
+import signal
+import socket
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import yaml
+
+from cardwise import kube
+from cardwise.agent.nvml import NvidiaLibrary
+from cardwise.agent.probe import failed, probe
+from cardwise.agent.publish import NO_LIBRARY, Publisher
+from cardwise.agent.simulated import PROFILES, SimulatedNvml
+from cardwise.errors import BadDocument, BadSettings, CardwiseError, NvmlUnavailable
+from cardwise.kube.gpunodes import KubeGPUNodes
+from cardwise.model import NodeOverrides
+from cardwise.ports import Nvml
+from cardwise.settings import Settings, parse
+from cardwise.wire.gpunodes import document_of
+
+LOG = logging.getLogger(__name__)
+
+SIMULATED = "simulated:"
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now(self) -> str:
+        """The time of day as RFC 3339 text in UTC, to the second."""
+        return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def monotonic(self) -> float:
+        """Seconds that never jump."""
+        return time.monotonic()
+
+
+class Refusal(click.ClickException):
+    """Bad input: one sentence on standard error, exit status 2."""
+
+    exit_code = 2
+
+
+@click.command()
+@click.option(
+    "--nvml",
+    default="auto",
+    show_default=True,
+    metavar="auto|simulated:FILE_OR_NAME",
+    help="Where cards come from: the driver, or a GPUNode in YAML, from a file or shipped with this"
+    f" program ({', '.join(PROFILES)}).",
+)
+@click.option("--print", "printing", is_flag=True, help="Print the GPUNode as YAML, and exit.")
+@click.option("--node-name", envvar="NODE_NAME", help="By default the host's name.")
+@click.option("--config", type=click.Path(path_type=Path), help="The settings file.")
+@click.option("--kubeconfig", help="By default KUBECONFIG, else the Pod's own account.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    default="info",
+    show_default=True,
+)
+def main(
+    nvml: str,
+    printing: bool,
+    node_name: str | None,
+    config: Path | None,
+    kubeconfig: str | None,
+    log_level: str,
+) -> None:
+    """Publish this machine's NVIDIA cards as the GPUNode of its Node."""
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    name = node_name or socket.gethostname()
+    try:
+        settings = _settings(config)
+        source = _source(nvml, node=name)
+        if printing:
+            _print(source, name, settings)
+        elif kubeconfig and not Path(kubeconfig).is_file():
+            raise Refusal(f"--kubeconfig is {kubeconfig}: there is no such file")
+        else:
+            asyncio.run(_publish(source, name, settings, kubeconfig))
+    except CardwiseError as error:
+        raise Refusal(str(error)) from error
+
+
+def _settings(config: Path | None) -> Settings:
+    if config is None:
+        return Settings()
+    try:
+        return parse(config.read_text("utf-8"))
+    except (OSError, UnicodeError) as error:
+        raise BadSettings(f"the settings {config} can't be read: {error}") from error
+    except BadSettings as error:
+        raise BadSettings(f"{config}: {error}") from error
+
+
+def _source(nvml: str, *, node: str) -> Nvml:
+    if nvml == "auto":
+        return NvidiaLibrary()
+    if nvml.startswith(SIMULATED):
+        source = SimulatedNvml(nvml.removeprefix(SIMULATED), node=node)
+        source.load()
+        return source
+    raise BadDocument(f"--nvml is {nvml}: write auto, or simulated: and a file or a shipped name")
+
+
+def _print(source: Nvml, name: str, settings: Settings) -> None:
+    try:
+        readings = source.read()
+    except NvmlUnavailable as error:
+        report = failed(name, str(error))
+    else:
+        if readings is None:
+            click.echo(f"no GPUNode: {NO_LIBRARY}", err=True)
+            return
+        report = probe(name, readings, settings.agent, NodeOverrides())
+    document = document_of(
+        replace(report.node, reported_at=SystemClock().now()),
+        driver_version=report.driver_version,
+        conditions=report.conditions,
+    )
+    click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+
+
+async def _publish(source: Nvml, name: str, settings: Settings, kubeconfig: str | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    client = await kube.connect(kubeconfig)
+    try:
+        LOG.info("the agent of node %s starts", name)
+        await Publisher(
+            name=name,
+            read=lambda: asyncio.to_thread(source.read),
+            store=KubeGPUNodes(client),
+            settings=settings.agent,
+            clock=SystemClock(),
+        ).run(stop)
+        LOG.info("the agent of node %s ends", name)
+    finally:
+        await client.close()

@@ -1,0 +1,155 @@
+"""Readings → what the node reports (contracts.md, "GPUNode").
+
+Separate from the loop that publishes, because everything a person may wonder about ("why does it
+offer 23040 MiB?") is decided here, and here is no clock and no cluster.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cardwise import names
+from cardwise.model import WHOLE_CORES, Card, Condition, GPUNode, Link, NodeOverrides
+from cardwise.ports import CardReading, Readings
+from cardwise.quantity import LARGEST
+from cardwise.settings import Agent
+
+_VENDOR = "NVIDIA"
+_MEMORY_UNKNOWN = "the driver can't tell its memory: set spec.memoryMiB of this GPUNode"
+_LONGEST = 1024
+"""Characters of a sentence in the status: the schema's bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What an agent has to say: the node, still without a time, and what stands beside it."""
+
+    node: GPUNode
+    driver_version: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+def probe(name: str, readings: Readings, agent: Agent, overrides: NodeOverrides) -> Report:
+    """What this machine offers: an administrator's override goes before the agent's setting.
+
+    Memory and cores are rounded down. A card whose size nobody knows is reported, and closed.
+    """
+    cards = tuple(
+        _card(reading, agent, overrides)
+        for reading in sorted(readings.cards, key=lambda reading: reading.index)
+    )
+    links = None if readings.links is None else _links(readings.links, cards)
+    return Report(
+        node=GPUNode(name=name, cards=cards, links=links),
+        driver_version=readings.driver_version,
+        conditions=(_ready(cards, readings.troubles), _topology(links)),
+    )
+
+
+def failed(name: str, why: str) -> Report:
+    """What to report while the driver's library is there and fails: no card is offered."""
+    return Report(
+        node=GPUNode(name=name),
+        conditions=(
+            Condition(
+                type=names.CONDITION_READY, holds=False, reason="DriverFailed", message=_cut(why)
+            ),
+            Condition(
+                type=names.CONDITION_TOPOLOGY,
+                holds=False,
+                reason="DriverFailed",
+                message="nothing could be read from the driver",
+            ),
+        ),
+    )
+
+
+def _card(reading: CardReading, agent: Agent, overrides: NodeOverrides) -> Card:
+    mode = overrides.mode or reading.mode or names.MODE_DEFAULT
+    if reading.mig:
+        mode = names.MODE_MIG
+    known = overrides.memory_mib if reading.memory_mib is None else reading.memory_mib
+    trouble = reading.trouble or (_MEMORY_UNKNOWN if known is None else "")
+    memory = known or 0
+    cores = WHOLE_CORES
+    # A card in MIG mode is what its slices are: to oversell it has no meaning.
+    if mode != names.MODE_MIG:
+        memory = _scaled(memory, overrides.memory_scaling, agent.memoryScaling)
+        cores = _scaled(cores, overrides.core_scaling, agent.coreScaling)
+        if overrides.core_scaling is None and reading.cores is not None:
+            cores = reading.cores
+    slots = agent.slotsPerCard if reading.slots is None else reading.slots
+    return Card(
+        uuid=reading.uuid,
+        index=reading.index,
+        model=_model(reading.name),
+        memory_mib=memory,
+        cores=cores,
+        slots=slots if overrides.slots_per_card is None else overrides.slots_per_card,
+        numa=reading.numa,
+        mode=mode,
+        healthy=not trouble,
+        unhealthy_reason=_cut(trouble),
+        pci_bus_id=reading.pci_bus_id,
+    )
+
+
+def _scaled(whole: int, override: float | None, setting: float) -> int:
+    """``whole`` times the factor as it is written, rounded down.
+
+    The text of a float is what a person wrote: 1.15 times 15360 is 17664, not a hair less.
+    """
+    factor = Fraction(str(setting if override is None else override))
+    return min(int(whole * factor), LARGEST)
+
+
+def _model(name: str) -> str:
+    return name if not name or name.startswith(_VENDOR) else f"{_VENDOR}-{name}"
+
+
+def _links(links: Iterable[Link], cards: Iterable[Card]) -> tuple[Link, ...]:
+    """Those between reported cards, sorted: a link to a card that is not there joins nothing."""
+    indexes = {card.index for card in cards}
+    return tuple(
+        sorted(
+            (link for link in links if {link.first, link.second} <= indexes),
+            key=lambda link: (link.first, link.second),
+        )
+    )
+
+
+def _ready(cards: tuple[Card, ...], troubles: tuple[str, ...]) -> Condition:
+    closed = [f"card {card.index}: {card.unhealthy_reason}" for card in cards if not card.healthy]
+    if cards:
+        said = f"{len(cards) - len(closed)} of {len(cards)} cards can be used"
+        reason = "CardsUnhealthy" if closed or troubles else "CardsReported"
+    else:
+        said = "the driver lists no card"
+        reason = "NoCards"
+    return Condition(
+        type=names.CONDITION_READY,
+        holds=bool(cards),
+        reason=reason,
+        message=_cut("; ".join([said, *closed, *troubles])),
+    )
+
+
+def _topology(links: tuple[Link, ...] | None) -> Condition:
+    if links is None:
+        return Condition(
+            type=names.CONDITION_TOPOLOGY,
+            holds=False,
+            reason="NoLinkData",
+            message="the driver does not tell how the cards are joined",
+        )
+    joined = sum(link.nvlinks > 0 for link in links)
+    return Condition(
+        type=names.CONDITION_TOPOLOGY,
+        holds=True,
+        reason="LinksReported",
+        message=f"{joined} of {len(links)} pairs are joined by NVLink",
+    )
+
+
+def _cut(sentence: str) -> str:
+    return sentence if len(sentence) <= _LONGEST else f"{sentence[: _LONGEST - 1]}…"

@@ -1,0 +1,19 @@
+"""The program ``cardwise``, which is also ``kubectl cardwise``: one command a module."""
+
+import click
+
+from cardwise.cli.simulate import simulate
+
+
+@click.group()
+@click.version_option(package_name="cardwise", prog_name="cardwise")
+def cardwise() -> None:
+    """GPU placement for Kubernetes: try it on files, ask a cluster why."""
+
+
+cardwise.add_command(simulate)
+
+
+def main() -> None:
+    """Run the program."""
+    cardwise()

@@ -1,0 +1,159 @@
+"""A simulation as JSON for programs (contracts.md, "Command line") and as tables for people.
+
+Separate from the simulation, whose answer does not depend on who reads it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cardwise.cli.simulation import Placement, Simulation
+from cardwise.model import Booking, NodeView
+from cardwise.wire.account import score_text
+from cardwise.wire.allocation import encode
+
+_PIPE_WIDTH = 1000
+"""A pipe has no width: wide enough that no line is broken there."""
+
+
+# For programs -------------------------------------------------------------------------------------
+
+
+def document_of(simulation: Simulation) -> dict[str, Any]:
+    """The JSON object of contracts.md."""
+    return {"pods": [_pod(placement) for placement in simulation.placements]}
+
+
+def _pod(placement: Placement) -> dict[str, Any]:
+    booking = placement.decision.booking if placement.decision else None
+    return {
+        "pod": str(placement.pod),
+        "node": placement.node,
+        "containers": _containers(placement, booking) if booking else [],
+        "annotation": encode(booking.containers) if booking else None,
+        "reason": placement.reason,
+        "message": placement.message,
+        "warnings": list(placement.warnings),
+        "nodes": {name: _node(placement, name) for name in sorted(placement.views)},
+    }
+
+
+def _containers(placement: Placement, booking: Booking) -> list[dict[str, Any]]:
+    names = placement.decision.request.containers if placement.decision else ()
+    indexes = _indexes(placement.views.get(booking.node))
+    return [
+        {
+            "name": name,
+            "cards": [
+                {
+                    "uuid": share.uuid,
+                    "index": indexes.get(share.uuid),
+                    "memoryMiB": share.memory_mib,
+                    "cores": share.cores,
+                }
+                for share in shares
+            ],
+        }
+        for name, shares in zip(names, booking.containers, strict=True)
+    ]
+
+
+def _node(placement: Placement, name: str) -> dict[str, Any]:
+    view, outcome = placement.views[name], placement.outcome(name)
+    uuids = {index: uuid for uuid, index in _indexes(view).items()}
+    return {
+        "fits": outcome is not None and outcome.fits,
+        "score": score_text(view.score),
+        "reason": placement.word(name),
+        "cards": [
+            {
+                "uuid": uuids.get(verdict.index),
+                "index": verdict.index,
+                "score": score_text(verdict.score),
+                "reason": verdict.reason,
+            }
+            for verdict in (outcome.cards if outcome else ())
+        ],
+    }
+
+
+def _indexes(view: NodeView | None) -> dict[str, int]:
+    if view is None:
+        return {}
+    return {uuid: card.index for uuid, card in zip(view.uuids, view.state.cards, strict=True)}
+
+
+# For people ---------------------------------------------------------------------------------------
+
+
+def print_tables(simulation: Simulation, console: Console, *, trace: bool) -> None:
+    """Print where each Pod goes; why the others wait; with ``trace`` every card's score."""
+    if not simulation.placements:
+        console.print(Text("No Pod asks for a card."))
+        return
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    table = Table("POD", "NODE", "CARDS", "MEMORY", "REASON", box=None, pad_edge=False)
+    for placement in simulation.placements:
+        table.add_row(*_texts(_row(placement)))
+    _print(console, table)
+    for placement in simulation.placements:
+        for sentence in _sentences(placement):
+            _print(console, Text(f"\n{placement.pod}: {sentence}"))
+    for placement in simulation.placements if trace else ():
+        _print_trace(placement, console)
+
+
+def _sentences(placement: Placement) -> list[str]:
+    told = [placement.message] if placement.message else []
+    return told + [f"warning: {warning}" for warning in placement.warnings]
+
+
+def _row(placement: Placement) -> Sequence[str]:
+    booking = placement.decision.booking if placement.decision else None
+    if booking is None:
+        return (str(placement.pod), "-", "-", "-", placement.reason or "")
+    indexes = _indexes(placement.views.get(booking.node))
+    names = placement.decision.request.containers if placement.decision else ()
+    several = sum(1 for shares in booking.containers if shares) > 1
+    cards, memory = [], []
+    for name, shares in zip(names, booking.containers, strict=True):
+        for share in shares:
+            which = f"GPU {indexes.get(share.uuid)} ({share.uuid})"
+            cards.append(f"{name}: {which}" if several else which)
+            cores = f", {share.cores} % cores" if share.cores else ""
+            memory.append(f"{share.memory_mib} MiB{cores}")
+    return (str(placement.pod), booking.node, "\n".join(cards), "\n".join(memory), "")
+
+
+def _print_trace(placement: Placement, console: Console) -> None:
+    """One table a Pod: each node's score and word, each card's score and verdict."""
+    if placement.decision is None:
+        return
+    chosen = f" goes to {placement.node}" if placement.node else " fits on no node"
+    table = Table("NODE", "NODE SCORE", "CARD", "SCORE", "VERDICT", box=None, pad_edge=False)
+    for name in sorted(placement.views):
+        for row in _trace_rows(_node(placement, name), name):
+            table.add_row(*_texts(row))
+    _print(console, Text(f"\n{placement.pod}{chosen}"))
+    _print(console, table)
+
+
+def _trace_rows(node: Mapping[str, Any], name: str) -> Iterable[Sequence[str]]:
+    word = "fits" if node["fits"] else str(node["reason"])
+    yield (name, node["score"], "", "", word)
+    for card in node["cards"]:
+        verdict = card["reason"] or "kept"
+        yield ("", "", f"GPU {card['index']} ({card['uuid']})", card["score"], verdict)
+
+
+def _texts(row: Iterable[str]) -> list[Text]:
+    """Cells as they are: a name may hold what rich would take for a style."""
+    return [Text(cell) for cell in row]
+
+
+def _print(console: Console, what: Table | Text) -> None:
+    console.print(what, soft_wrap=isinstance(what, Text))

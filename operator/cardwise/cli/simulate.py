@@ -1,0 +1,100 @@
+"""``cardwise simulate``: place the Pods of some files without a cluster.
+
+Thin: it reads, has the simulation answer, prints, and decides on the exit status.
+"""
+
+import sys
+from pathlib import Path
+
+import click
+import orjson
+from rich.console import Console
+
+from cardwise import settings as settings_file
+from cardwise.cli import documents
+from cardwise.cli.rendering import document_of, print_tables
+from cardwise.cli.simulation import Simulation
+from cardwise.cli.simulation import simulate as simulation_of
+from cardwise.errors import BadDocument, BadSettings
+from cardwise.settings import Settings
+
+
+class _Unreadable(click.ClickException):
+    """A file that can't be used: one sentence on standard error, exit status 2."""
+
+    exit_code = 2
+
+
+@click.command(short_help="Place the Pods of some files without a cluster.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="A table for people, or JSON for programs.",
+)
+@click.option("--trace", is_flag=True, help="Tell of every node and card, however many.")
+@click.option(
+    "--no-admission",
+    is_flag=True,
+    help="Take the Pods as written, as if the webhook were away.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 if a Pod stays Pending.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    help="The settings file of the controller and the webhook; without it, the defaults.",
+)
+def simulate(
+    *,
+    files: tuple[str, ...],
+    output: str,
+    trace: bool,
+    no_admission: bool,
+    strict: bool,
+    config: str | None,
+) -> None:
+    """Place the Pods of some files without a cluster, as the cluster would.
+
+    Each FILE holds YAML or JSON documents; "-" is standard input. Each GPUNode is a node; where a
+    Node is given, its cordon, taints, labels, CPU and memory are respected, and so is a
+    ResourceQuota. Pods with a nodeName and an allocation annotation are tenants; Pods without a
+    nodeName are placed in file order. Deployments, StatefulSets and Jobs stand for their Pods.
+
+    The exit status is 0 when the files were read, 2 when not.
+    """
+    try:
+        found = simulation_of(
+            documents.read(files), _settings(config), admission=not no_admission, trace=trace
+        )
+    except (BadDocument, BadSettings) as error:
+        raise _Unreadable(str(error)) from error
+    for note in found.notes:
+        click.echo(note, err=True)
+    _print(found, output, trace=trace)
+    if strict and any(placement.node is None for placement in found.placements):
+        sys.exit(1)
+
+
+def _settings(path: str | None) -> Settings:
+    if path is None:
+        return Settings()
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise BadSettings(f"{path}: it can't be read: {reason}") from error
+    try:
+        return settings_file.parse(text)
+    except BadSettings as error:
+        raise BadSettings(f"{path}: {error}") from error
+
+
+def _print(found: Simulation, output: str, *, trace: bool) -> None:
+    if output == "json":
+        text = orjson.dumps(document_of(found), option=orjson.OPT_INDENT_2)
+        click.echo(text.decode())
+    else:
+        print_tables(found, Console(highlight=False, emoji=False), trace=trace)

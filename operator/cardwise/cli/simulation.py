@@ -1,0 +1,334 @@
+"""Place the Pods of some documents, one after another, as the cluster would.
+
+Pure: the same admission, ledger and engine as in the controller and the webhook, without a clock
+(no report is stale) and without holds (what is placed is booked at once). How it is printed is
+another module's.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cardwise.admission import admit
+from cardwise.cli.documents import Document
+from cardwise.cli.nodefit import Needs, NodeRoom
+from cardwise.engine.decide import Memo, decide
+from cardwise.errors import BadAllocation, BadDocument, BadGPUNode
+from cardwise.ledger import Ledger, Sighting
+from cardwise.model import (
+    Decision,
+    GPUNode,
+    InvalidRequest,
+    NodeView,
+    Outcome,
+    PodRef,
+    QuotaBound,
+    Request,
+)
+from cardwise.names import (
+    GPUNODE_KIND,
+    POLICY,
+    SCHEDULER_NAME,
+    TAKEN_OVER_SCHEDULERS,
+    Reason,
+)
+from cardwise.settings import Settings
+from cardwise.wire.account import ClusterSize, QuotaAccount, pending_message
+from cardwise.wire.fields import at, quoted, text
+from cardwise.wire.gpunodes import cordoned_by_annotation, gpunode_of, offers_cards
+from cardwise.wire.pods import asks_cards, booking_of, bound_node, is_finished, request_of
+from cardwise.wire.quotas import bound_of, merge, warnings_of
+
+NODES_TOLD = 20
+"""Of more nodes, only some are told of, unless all are asked for."""
+_NO_TIME = 0.0
+"""What the ledger is told the time is: nothing ages here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """What became of one Pod."""
+
+    pod: PodRef
+    decision: Decision | None = None
+    """None: its request is invalid, so no node was looked at."""
+    views: Mapping[str, NodeView] = field(default_factory=dict)
+    """The nodes to tell of, by name, as they were before the Pod."""
+    unfit: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that were no candidates, and why."""
+    reason: str | None = None
+    """Why it waits; None when it is placed."""
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def node(self) -> str | None:
+        """Where it goes."""
+        return self.decision.node if self.decision else None
+
+    def outcome(self, name: str) -> Outcome | None:
+        """What the engine said of a node; None where it was no candidate."""
+        return self.decision.outcomes.get(name) if self.decision else None
+
+    def word(self, name: str) -> str | None:
+        """Why a node does not take it: our word, or kube-scheduler's for no candidate."""
+        outcome = self.outcome(name)
+        if outcome is None:
+            return self.unfit.get(name)
+        return outcome.reason.value if outcome.reason else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """What became of all Pods, in their order, and what of the documents had no part in it."""
+
+    placements: tuple[Placement, ...]
+    notes: tuple[str, ...]
+
+
+def simulate(
+    documents: Iterable[Document],
+    settings: Settings,
+    *,
+    admission: bool = True,
+    trace: bool = False,
+) -> Simulation:
+    """Place every Pod that asks for cards, in order, each seeing the earlier ones.
+
+    Args:
+        documents: all objects; nodes, quotas and tenants count wherever they stand.
+        settings: as the controller and the webhook would have them.
+        admission: False leaves the webhook out.
+        trace: True tells of every node, however many.
+
+    Raises:
+        BadDocument: a GPUNode that the schema would refuse.
+    """
+    cluster = _Cluster(settings)
+    waiting = [document for document in documents if not cluster.take(document)]
+    cluster.set_bounds()
+    placements = [
+        placement if trace else _shortened(placement)
+        for document in waiting
+        if (placement := cluster.place(document, admission=admission)) is not None
+    ]
+    return Simulation(placements=tuple(placements), notes=tuple(cluster.notes))
+
+
+class _Cluster:
+    """The cluster that the documents describe, while Pods are placed on it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.notes: list[str] = []
+        self._settings = settings
+        self._ledger = Ledger()
+        self._memo = Memo()
+        self._rooms: dict[str, NodeRoom] = {}
+        self._bound: list[tuple[str, Needs]] = []
+        self._bounds: dict[str, list[QuotaBound]] = {}
+        self._names: dict[str, None] = {}
+        self._size = ClusterSize(largest_card_mib=0, most_cards=0)
+
+    # What is there --------------------------------------------------------------------------------
+
+    def take(self, document: Document) -> bool:
+        """Take an object into the cluster; False for a Pod that is still to be placed."""
+        if not document.is_known:
+            self._note(document, "skipped, its kind is not read")
+            return True
+        body = dict(document.body)
+        match document.kind:
+            case "Pod":
+                return self._take_pod(document, body)
+            case "Node":
+                self._take_node(document.name, body)
+            case "ResourceQuota":
+                self._bounds.setdefault(document.namespace, []).append(bound_of(body))
+                self.notes += warnings_of(body)
+            case kind if kind == GPUNODE_KIND:
+                self._take_gpunode(document, body)
+        return True
+
+    def set_bounds(self) -> None:
+        """Put the quotas into force, and the bound Pods onto their nodes: all are known now."""
+        for namespace, bounds in self._bounds.items():
+            self._ledger.set_bound(namespace, merge(bounds))
+        for node, needs in self._bound:
+            if node in self._rooms:
+                self._rooms[node].take(needs)
+
+    def _take_gpunode(self, document: Document, body: dict[str, Any]) -> None:
+        try:
+            report = gpunode_of(body)
+        except BadGPUNode as error:
+            raise BadDocument(f"{document.where}: {error}") from error
+        self._ledger.apply_gpunode(report, _NO_TIME)
+        self._names[report.name] = None
+        self._size = _grown(self._size, report)
+
+    def _take_node(self, name: str, body: dict[str, Any]) -> None:
+        self._names[name] = None
+        self._rooms[name] = NodeRoom(body)
+        self._ledger.apply_node(
+            name, offers_cards=offers_cards(body), cordoned=cordoned_by_annotation(body)
+        )
+
+    def _take_pod(self, document: Document, body: dict[str, Any]) -> bool:
+        """Take a bound Pod; what is finished holds nothing."""
+        if is_finished(body):
+            return True
+        node = bound_node(body)
+        if node is None:
+            return False
+        self._bound.append((node, Needs(body)))
+        ref = _ref(document)
+        try:
+            booking = booking_of(body, init_shrink=self._settings.scheduling.initShrink)
+        except BadAllocation as error:
+            self._note(document, f"its allocation can't be read: {error}")
+            unreadable = Sighting(pod=ref, version=0, node=node, unreadable=str(error))
+            self._ledger.see(unreadable, _NO_TIME)
+            return True
+        if booking is None and asks_cards(body):
+            self._note(document, "bound, but it has no allocation, so it holds no card")
+        self._ledger.see(Sighting(pod=ref, version=0, node=node, booking=booking), _NO_TIME)
+        return True
+
+    # What is placed -------------------------------------------------------------------------------
+
+    def place(self, document: Document, *, admission: bool) -> Placement | None:
+        """Place one Pod; None for one that is not ours to place."""
+        pod = dict(document.body)
+        scheduler = text(at(pod, "spec", "schedulerName"))
+        if asks_cards(pod) and scheduler not in (SCHEDULER_NAME, *TAKEN_OVER_SCHEDULERS):
+            self._note(document, f"skipped, its scheduler is {quoted(scheduler)}")
+            return None
+        ref, warnings = _ref(document), document.warnings
+        if admission:
+            admitted = admit(pod, self._settings)
+            warnings += admitted.warnings
+            if admitted.denial is not None:
+                return _invalid(ref, admitted.denial, warnings)
+            pod = admitted.pod
+        request = request_of(pod, self._settings)
+        if request is None:
+            self._note(document, "skipped, it asks for no card")
+            return None
+        if isinstance(request, InvalidRequest):
+            return _invalid(ref, request.message, warnings)
+        # The webhook has told these, where it was asked.
+        if not admission:
+            warnings += (*request.warnings, *_unknown(request))
+        return self._placed(replace(request, pod=ref), Needs(pod), warnings)
+
+    def _placed(self, request: Request, needs: Needs, warnings: tuple[str, ...]) -> Placement:
+        unfit = {
+            name: refusal.value
+            for name, room in self._rooms.items()
+            if (refusal := room.refusal(needs)) is not None
+        }
+        views = {view.name: view for view in self._ledger.views(self._names)}
+        candidates = [view for name, view in views.items() if name not in unfit]
+        namespace = request.pod.namespace
+        decision = decide(request, candidates, self._memo, self._ledger.room(namespace))
+        if decision.node is not None:
+            self._book(decision, needs)
+            return Placement(
+                pod=request.pod, decision=decision, views=views, unfit=unfit, warnings=warnings
+            )
+        # As in an event, a node without cards is not worth a word.
+        telling = {
+            name: word
+            for name, word in unfit.items()
+            if views[name].problem is not Reason.NODE_HAS_NO_CARDS
+        }
+        return Placement(
+            pod=request.pod,
+            decision=decision,
+            views=views,
+            unfit=unfit,
+            reason=_reason(decision, telling),
+            message=pending_message(
+                decision,
+                views,
+                what="nodes",
+                name_tenants=self._settings.events.nameTenants,
+                quota=QuotaAccount(
+                    namespace=namespace,
+                    bound=self._ledger.bound(namespace),
+                    used=self._ledger.quota_use(namespace),
+                ),
+                cluster=self._size,
+                others=telling,
+            ),
+            warnings=warnings,
+        )
+
+    def _book(self, decision: Decision, needs: Needs) -> None:
+        node, booking = decision.node, decision.booking
+        if node is None or booking is None:
+            return
+        sighting = Sighting(pod=decision.request.pod, version=0, node=node, booking=booking)
+        self._ledger.see(sighting, _NO_TIME)
+        if node in self._rooms:
+            self._rooms[node].take(needs)
+
+    def _note(self, document: Document, what: str) -> None:
+        self.notes.append(f"{document.where}: {document.title}: {what}")
+
+
+def _shortened(placement: Placement) -> Placement:
+    """Keep of many nodes the chosen one, or the first that say the reason: the rest is a crowd."""
+    decision = placement.decision
+    if decision is None or len(placement.views) <= NODES_TOLD:
+        return placement
+    names = (
+        [decision.node]
+        if decision.node
+        else sorted(
+            placement.views, key=lambda name: (placement.word(name) != placement.reason, name)
+        )[:NODES_TOLD]
+    )
+    outcomes = decision.outcomes
+    return replace(
+        placement,
+        decision=replace(
+            decision, outcomes={name: outcomes[name] for name in names if name in outcomes}
+        ),
+        views={name: placement.views[name] for name in names},
+        unfit={name: word for name, word in placement.unfit.items() if name in names},
+    )
+
+
+def _ref(document: Document) -> PodRef:
+    """A Pod by a UID of our own: files leave it out, or copy it from Pod to Pod."""
+    return PodRef(document.namespace, document.name, f"{document.namespace}/{document.name}")
+
+
+def _invalid(pod: PodRef, message: str, warnings: tuple[str, ...]) -> Placement:
+    return Placement(
+        pod=pod, reason=Reason.INVALID_REQUEST.value, message=message, warnings=warnings
+    )
+
+
+def _unknown(request: Request) -> Iterator[str]:
+    for name in request.unknown_policies:
+        yield f"{POLICY}: {quoted(name)} is unknown and has no effect"
+
+
+def _reason(decision: Decision, unfit: Mapping[str, str]) -> str:
+    """The leading reason; kube-scheduler's word where no node with cards was a candidate."""
+    nobody = decision.reason in (None, Reason.NODE_HAS_NO_CARDS)
+    if nobody and unfit:
+        counts = Counter(unfit.values())
+        return min(counts, key=lambda word: (-counts[word], word))
+    return (decision.reason or Reason.NODE_HAS_NO_CARDS).value
+
+
+def _grown(size: ClusterSize, report: GPUNode) -> ClusterSize:
+    largest = max((card.memory_mib for card in report.cards), default=0)
+    return ClusterSize(
+        largest_card_mib=max(size.largest_card_mib, largest),
+        most_cards=max(size.most_cards, len(report.cards)),
+    )

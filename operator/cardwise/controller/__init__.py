@@ -1,0 +1,1 @@
+"""The operator process: watches, decides when kube-scheduler asks, binds, and tells."""

@@ -1,0 +1,248 @@
+"""Put the controller together, run it, and stop it so that nothing begun is lost."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import kopf
+from aiohttp import web
+
+from cardwise.controller import extender, handlers
+from cardwise.controller.binder import Binder
+from cardwise.controller.classes import Classes
+from cardwise.controller.clock import Clock
+from cardwise.controller.gate import Gate
+from cardwise.controller.metrics import Metrics
+from cardwise.controller.mirror import Mirror
+from cardwise.controller.recorder import Recorder
+from cardwise.controller.service import Scheduler
+from cardwise.controller.teller import Teller
+from cardwise.controller.usage import UsageWriter
+from cardwise.controller.waker import Waker
+from cardwise.controller.watch import Health, Watchman
+from cardwise.kube.client import Client
+from cardwise.kube.cluster import KubeCluster
+from cardwise.ledger import Ledger
+from cardwise.model import PodRef
+from cardwise.ports import Cluster
+from cardwise.settings import Settings
+
+_log = logging.getLogger(__name__)
+_FINISH_SECONDS = 5.0
+"""How long answers that have begun may take after SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addresses:
+    """Where the two servers listen."""
+
+    extender: tuple[str, int] = ("127.0.0.1", 8478)
+    reports: tuple[str, int] = ("0.0.0.0", 9395)  # noqa: S104 - open to probes and Prometheus
+
+
+@dataclass(slots=True)
+class Controller:
+    """Every part of the controller over one ledger, wired but not running."""
+
+    cluster: Cluster
+    settings: Settings
+    own_pod: PodRef | None = None
+    instance: str = field(default_factory=socket.gethostname)
+    clock: Clock = field(default_factory=Clock)
+    ledger: Ledger = field(default_factory=Ledger)
+    gate: Gate = field(default_factory=Gate)
+    mirror: Mirror = field(init=False)
+    recorder: Recorder = field(init=False)
+    teller: Teller = field(init=False)
+    waker: Waker = field(init=False)
+    binder: Binder = field(init=False)
+    scheduler: Scheduler = field(init=False)
+    classes: Classes = field(init=False)
+    metrics: Metrics = field(init=False)
+    health: Health = field(init=False)
+    watchman: Watchman = field(init=False)
+    usage: UsageWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.recorder = Recorder(self.cluster, self.clock, self.instance)
+        self.teller = Teller(self.ledger, self.recorder, self.settings)
+        self.mirror = Mirror(
+            self.ledger,
+            self.settings,
+            self.clock,
+            changed=self._look,
+            unreadable=self.teller.unreadable,
+        )
+        self.waker = Waker(self.ledger, self.cluster, self.clock, lambda: self.mirror.node_names)
+        self.binder = Binder(self.ledger, self.mirror, self.cluster, self.gate, self.clock)
+        self.scheduler = Scheduler(
+            ledger=self.ledger,
+            mirror=self.mirror,
+            cluster=self.cluster,
+            binder=self.binder,
+            teller=self.teller,
+            waker=self.waker,
+            gate=self.gate,
+            settings=self.settings,
+            clock=self.clock,
+        )
+        self.classes = Classes(self.cluster, self.teller)
+        self.metrics = Metrics(
+            self.ledger,
+            repairs=lambda: self.mirror.repairs,
+            states=lambda: self.scheduler.states,
+            conflicts=lambda: self.classes.conflicts,
+        )
+        self.teller.on_decision = self.metrics.decided
+        self.health = Health(self.gate, self.clock, own_pod=self.own_pod)
+        self.watchman = Watchman(
+            ledger=self.ledger,
+            mirror=self.mirror,
+            cluster=self.cluster,
+            health=self.health,
+            clock=self.clock,
+            changed=self._look,
+            classes=self.classes,
+        )
+        self.usage = UsageWriter(self.ledger, self.cluster)
+
+    def _look(self) -> None:
+        self.waker.look()
+
+    def tasks(self) -> list[Coroutine[Any, Any, None]]:
+        """What runs for as long as the controller does; none of them ends by itself."""
+        running = [
+            self.watchman.audit(),
+            self.watchman.tick(),
+            self.waker.run(),
+            self.recorder.run(),
+            self.usage.run(),
+        ]
+        if self.own_pod is not None:
+            running.append(self.watchman.beat(self.own_pod))
+        return running
+
+
+async def serve(client: Client, settings: Settings, addresses: Addresses) -> None:
+    """Run a controller on a real cluster until SIGTERM or SIGINT.
+
+    Raises:
+        Exception: a part of it failed that nothing can do without; the process must be restarted.
+    """
+    controller = Controller(KubeCluster(client), settings, own_pod=_own_pod())
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    runners = await _listen(controller, addresses)
+    running: list[asyncio.Task[None]] = []
+    try:
+        stopped = asyncio.create_task(stop.wait())
+        loading = asyncio.create_task(controller.watchman.load())
+        await asyncio.wait({stopped, loading}, return_when=asyncio.FIRST_COMPLETED)
+        if not stop.is_set():
+            await loading
+            running = [asyncio.create_task(task) for task in controller.tasks()]
+            running.append(asyncio.create_task(_watch(controller, client, stop)))
+            controller.gate.loaded = True
+            ledger = controller.ledger
+            _log.info("ledger loaded: %d GPUNodes; answering", len(ledger.gpunode_names()))
+            await asyncio.wait({stopped, *running}, return_when=asyncio.FIRST_COMPLETED)
+        loading.cancel()
+        stopped.cancel()
+        for task in running:
+            if task.done() and not stop.is_set():
+                await task  # a part that must not end did: raise what it died of
+                raise RuntimeError("a task of the controller ended by itself")
+    finally:
+        controller.gate.stopping = True
+        _log.info("stopping: what has begun is answered, no Binding is sent any more")
+        for runner in runners:
+            await runner.cleanup()
+        await controller.binder.stop()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await client.close()
+
+
+async def _listen(controller: Controller, addresses: Addresses) -> list[web.AppRunner]:
+    """Open both servers."""
+    runners = []
+    for app, (host, port) in [
+        (
+            extender.verbs(controller.scheduler, controller.metrics, controller.health),
+            addresses.extender,
+        ),
+        (extender.reports(controller.metrics, controller.health), addresses.reports),
+    ]:
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_FINISH_SECONDS)
+        await runner.setup()
+        await web.TCPSite(runner, host, port).start()
+        runners.append(runner)
+    return runners
+
+
+async def _watch(controller: Controller, client: Client, stop: asyncio.Event) -> None:
+    """Run Kopf until ``stop``; that it ends before is an error."""
+
+    async def login() -> kopf.ConnectionInfo:
+        known = await client.credentials()
+        scheme, _, token = known.authorization.partition(" ")
+        return kopf.ConnectionInfo(
+            server=known.server,
+            ca_path=known.ca_file,
+            certificate_path=known.certificate_file,
+            private_key_path=known.key_file,
+            insecure=known.insecure,
+            scheme=scheme or None,
+            token=token or None,
+        )
+
+    registry = kopf.OperatorRegistry()
+    handlers.register(
+        registry,
+        mirror=controller.mirror,
+        watchman=controller.watchman,
+        health=controller.health,
+        classes=controller.classes,
+        login=login,
+    )
+    # Kopf takes SIGTERM for itself; it is given back as soon as Kopf has started.
+    ready = asyncio.Event()
+    kopf_task = asyncio.create_task(
+        kopf.operator(
+            registry=registry,
+            settings=handlers.settings(),
+            standalone=True,
+            clusterwide=True,
+            ready_flag=ready,
+            stop_flag=stop,
+        )
+    )
+    try:
+        await asyncio.wait(
+            {kopf_task, asyncio.create_task(ready.wait())}, return_when=asyncio.FIRST_COMPLETED
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await kopf_task
+    finally:
+        kopf_task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await kopf_task
+    stop.set()
+
+
+def _own_pod() -> PodRef | None:
+    """The Pod that this runs in, by the downward API; None on a person's machine."""
+    namespace, name = os.environ.get("POD_NAMESPACE"), os.environ.get("POD_NAME")
+    if not (namespace and name):
+        return None
+    return PodRef(namespace, name, os.environ.get("POD_UID", ""))

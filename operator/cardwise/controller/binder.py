@@ -1,0 +1,153 @@
+"""Send Bindings, and find out what became of those without an answer.
+
+One Binding writes node, cards and identity at once. Until its outcome is known the cards stay
+taken: a Binding that timed out may still land, so it is sent again, word for word, until the Pod is
+seen bound, gone, or refused. Nothing else could be proved to be safe.
+"""
+
+import asyncio
+import logging
+
+from cardwise.controller.clock import Clock
+from cardwise.controller.gate import Gate
+from cardwise.controller.mirror import Mirror
+from cardwise.errors import ApiError, BadAllocation
+from cardwise.ledger import Ledger
+from cardwise.model import Booking, PodRef, Request
+from cardwise.names import ANNOTATION_BYTES_AT_BIND
+from cardwise.ports import Cluster
+from cardwise.wire import pods
+from cardwise.wire.fields import size_of
+
+_log = logging.getLogger(__name__)
+
+BIND_SECONDS = 2.0
+"""Deadline of one Binding."""
+_SETTLE_SECONDS = 6.0
+"""How long a call of /bind waits for an outcome that is not known."""
+_BETWEEN_SECONDS = 0.5
+_UNKNOWN_STATUSES = frozenset({500, 502, 503, 504})
+"""Answers after which the write may have happened all the same."""
+
+
+class Binder:
+    """Takes a held Pod to its booking."""
+
+    def __init__(
+        self, ledger: Ledger, mirror: Mirror, cluster: Cluster, gate: Gate, clock: Clock
+    ) -> None:
+        self._ledger = ledger
+        self._mirror = mirror
+        self._cluster = cluster
+        self._gate = gate
+        self._clock = clock
+        self._settling: set[asyncio.Task[str]] = set()
+
+    async def bind(self, request: Request, booking: Booking) -> str:
+        """Bind a Pod that is held with these cards.
+
+        Returns:
+            Why it is not bound, one sentence; empty when it is.
+        """
+        pod = request.pod
+        body = pods.binding_body(
+            pod, booking, int(self._clock.unix()), exclusive=request.signature.exclusive
+        )
+        total = request.annotation_bytes + size_of(body["metadata"]["annotations"])
+        if total > ANNOTATION_BYTES_AT_BIND:
+            self._ledger.drop_hold(pod.uid, self._clock.monotonic())
+            return (
+                f"the Pod's annotations would come to {total} bytes with its cards, above "
+                f"{ANNOTATION_BYTES_AT_BIND}; make its own annotations shorter"
+            )
+        self._ledger.begin_binding(pod.uid, self._clock.monotonic())
+        try:
+            await self._cluster.bind(body, within=BIND_SECONDS)
+        except ApiError as error:
+            return await self._failed(pod, booking, body, error)
+        except BaseException:
+            # Cancelled, say: the Binding is out, so its outcome must be found by somebody.
+            self._settle_later(pod, booking, body)
+            raise
+        self._ledger.end_binding(pod.uid, self._clock.monotonic(), bound=True)
+        return ""
+
+    async def stop(self) -> None:
+        """Give up on outcomes that are still not known: the next controller lists Pods anyway."""
+        for task in self._settling:
+            task.cancel()
+        await asyncio.gather(*self._settling, return_exceptions=True)
+
+    async def _failed(
+        self, pod: PodRef, booking: Booking, body: dict[str, object], error: ApiError
+    ) -> str:
+        """The Binding was refused, or nobody knows."""
+        if error.status is not None and error.status not in _UNKNOWN_STATUSES:
+            if error.status != 409:
+                self._ledger.end_binding(pod.uid, self._clock.monotonic(), bound=False)
+                return f"the API server refused the Binding: {error}"
+        else:
+            _log.warning("the Binding of Pod %s has no known outcome yet: %s", pod, error)
+        task = self._settle_later(pod, booking, body)
+        done, _ = await asyncio.wait({task}, timeout=_SETTLE_SECONDS)
+        if not done:
+            return f"the outcome of the Binding is not known yet, it is being looked for: {error}"
+        return task.result()
+
+    def _settle_later(
+        self, pod: PodRef, booking: Booking, body: dict[str, object]
+    ) -> "asyncio.Task[str]":
+        task = asyncio.create_task(self._settle(pod, booking, body))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+        return task
+
+    async def _settle(self, pod: PodRef, booking: Booking, body: dict[str, object]) -> str:
+        """Find out whether the Pod is bound, sending the same Binding again where it is not."""
+        while True:
+            try:
+                outcome = await self._look_and_send(pod, booking, body)
+            except ApiError as error:
+                if error.status == 404:
+                    return self._over(pod, "the Pod is gone")
+                if error.status in (403, 422):
+                    return self._over(pod, f"the API server refused the Binding: {error}")
+                outcome = None
+            if outcome is not None:
+                return outcome
+            await asyncio.sleep(_BETWEEN_SECONDS)
+
+    async def _look_and_send(
+        self, pod: PodRef, booking: Booking, body: dict[str, object]
+    ) -> str | None:
+        """Look at the Pod; where it is still unbound, send once more. None: not known yet."""
+        found = await self._cluster.pod(pod.namespace, pod.name)
+        if found is None or pods.pod_ref(found).uid != pod.uid:
+            return self._over(pod, "the Pod is gone")
+        node = pods.bound_node(found)
+        if node is not None:
+            return self._found_bound(pod, booking, found, node)
+        if pods.is_terminating(found):
+            # The API server binds no Pod that is being deleted, not later either.
+            return self._over(pod, "the Pod is being deleted")
+        if self._gate.refusal():
+            return None
+        await self._cluster.bind(body, within=BIND_SECONDS)
+        self._ledger.end_binding(pod.uid, self._clock.monotonic(), bound=True)
+        return ""
+
+    def _found_bound(
+        self, pod: PodRef, booking: Booking, found: dict[str, object], node: str
+    ) -> str:
+        """The Pod is bound: by us as it was meant, or by somebody else."""
+        try:
+            ours = pods.booking_of(found) == booking
+        except BadAllocation:
+            ours = False
+        self._mirror.see_pod(found)
+        self._ledger.end_binding(pod.uid, self._clock.monotonic(), bound=ours)
+        return "" if ours else f"the Pod is bound to {node} already, not by this decision"
+
+    def _over(self, pod: PodRef, why: str) -> str:
+        self._ledger.end_binding(pod.uid, self._clock.monotonic(), bound=False)
+        return why

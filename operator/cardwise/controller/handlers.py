@@ -1,0 +1,92 @@
+"""The Kopf operator: watches, and nothing else.
+
+Only raw events are used, so that Kopf writes nothing to a user's Pod (no finalizer, no last-handled
+state). A handler takes one event to the mirror and returns.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import kopf
+
+from cardwise.controller.classes import Classes
+from cardwise.controller.mirror import Mirror
+from cardwise.controller.watch import Health, Watchman
+from cardwise.names import API_GROUP, API_VERSION, GPUNODE_PLURAL
+from cardwise.wire.pods import pod_ref
+
+_log = logging.getLogger(__name__)
+_UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+
+Json = dict[str, Any]
+
+
+class Take(Protocol):
+    """Takes an object that is there, changed, or gone."""
+
+    def __call__(self, document: Json, *, deleted: bool) -> None:
+        """Take it; ``deleted``: as it was last."""
+        ...
+
+
+def register(
+    registry: kopf.OperatorRegistry,
+    *,
+    mirror: Mirror,
+    watchman: Watchman,
+    health: Health,
+    classes: Classes,
+    login: Callable[[], Awaitable[kopf.ConnectionInfo]],
+) -> None:
+    """Register the handlers of the four kinds that are watched."""
+
+    def see_pod(document: Json, *, deleted: bool) -> None:
+        if health.own_pod is not None and pod_ref(document).uid == health.own_pod.uid:
+            health.heard()
+        if not deleted:
+            classes.see_pod(document)
+        mirror.see_pod(document, deleted=deleted)
+
+    @kopf.on.login(registry=registry)
+    async def log_in(**_: Any) -> kopf.ConnectionInfo:
+        return await login()
+
+    kinds: list[tuple[tuple[str, str, str], Take]] = [
+        (("", "v1", "pods"), see_pod),
+        ((API_GROUP, API_VERSION, GPUNODE_PLURAL), mirror.see_gpunode),
+        (("", "v1", "nodes"), mirror.see_node),
+        (("", "v1", "resourcequotas"), mirror.see_quota),
+    ]
+    for kind, take in kinds:
+        handler = _handler(take, watchman)
+        kopf.on.event(*kind, id=f"see-{kind[2]}", registry=registry)(handler)
+
+
+def _handler(take: Take, watchman: Watchman) -> Callable[..., Awaitable[None]]:
+    """One event to the mirror; what fails is mended by a fresh list: Kopf does not repeat it."""
+
+    # A coroutine, because Kopf would run a plain function in a thread, beside the decisions.
+    async def handle(event: Any, **_: Any) -> None:
+        if event["type"] is None:
+            watchman.doubt()  # Kopf lists anew: what vanished meanwhile is told by nobody
+        try:
+            take(dict(event["object"]), deleted=event["type"] == "DELETED")
+        except Exception:  # noqa: BLE001 - whatever it was, the next list mends it
+            _log.exception("an event could not be taken; a fresh list will mend what it said")
+            watchman.doubt()
+
+    return handle
+
+
+def settings() -> kopf.OperatorSettings:
+    """Kopf as we want it: it reads, and writes nothing."""
+    wanted = kopf.OperatorSettings()
+    wanted.posting.enabled = False
+    wanted.scanning.disabled = True
+    wanted.peering.standalone = True
+    wanted.watching.chunk_size = 500
+    wanted.watching.server_timeout = 300
+    # A Pod that ends is told as DELETED then; the finished ones cost nothing.
+    wanted.watching.field_selectors["", "v1", "pods"] = _UNFINISHED
+    return wanted

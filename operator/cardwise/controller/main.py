@@ -1,0 +1,84 @@
+"""The command ``cardwise-controller``."""
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+import click
+import uvloop
+
+from cardwise.controller.app import Addresses, serve
+from cardwise.errors import CardwiseError
+from cardwise.kube import connect
+from cardwise.settings import Settings, parse
+
+
+class _Address(click.ParamType[tuple[str, int]]):
+    name = "HOST:PORT"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        host, _, port = str(value).rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65535:
+            self.fail(f"{value!r} is not an address; write e.g. 127.0.0.1:8478", param, ctx)
+        return host.strip("[]"), int(port)
+
+
+@click.command(name="cardwise-controller")
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Settings file (YAML).",
+)
+@click.option("--kubeconfig", help="Cluster to serve; by default the one this runs in.")
+@click.option(
+    "--listen",
+    type=_Address(),
+    default="127.0.0.1:8478",
+    show_default=True,
+    help="For kube-scheduler; whoever reaches it can place Pods.",
+)
+@click.option(
+    "--metrics-listen",
+    type=_Address(),
+    default="0.0.0.0:9395",
+    show_default=True,
+    help="For probes and Prometheus.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+)
+def main(
+    config: Path | None,
+    kubeconfig: str | None,
+    listen: tuple[str, int],
+    metrics_listen: tuple[str, int],
+    log_level: str,
+) -> None:
+    """Decide on which node and which cards GPU Pods run: the scheduler extender of Cardwise."""
+    logging.basicConfig(
+        level=log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
+    try:
+        settings = parse(config.read_text()) if config else Settings()
+        uvloop.run(_run(settings, kubeconfig, Addresses(extender=listen, reports=metrics_listen)))
+    except (CardwiseError, OSError, UnicodeDecodeError) as error:
+        raise SystemExit(f"cardwise-controller: {error}") from error
+    except asyncio.CancelledError:
+        raise SystemExit(1) from None
+
+
+async def _run(settings: Settings, kubeconfig: str | None, addresses: Addresses) -> None:
+    await serve(await connect(kubeconfig), settings, addresses)
+
+
+if __name__ == "__main__":
+    main()

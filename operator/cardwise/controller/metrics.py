@@ -1,0 +1,240 @@
+"""Metrics: HAMi's names, so that dashboards keep working, and our own (contracts.md, "Metrics").
+
+Gauges are read from the ledger when they are scraped: series of Pods and cards that are gone vanish
+by themselves.
+"""
+
+import time
+from collections import Counter as Count
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from cardwise.engine.usage import booking_uses
+from cardwise.ledger import Ledger, Stage
+from cardwise.model import Card
+from cardwise.names import QUOTA_CORES, QUOTA_MEMORY
+
+_MIB = 1024 * 1024
+_ZONE = "vGPU"
+_CARD = ("zone", "node", "device_uuid", "device_index", "device_type")
+_BUCKETS = (
+    0.0005,
+    0.001,
+    0.002,
+    0.004,
+    0.008,
+    0.016,
+    0.032,
+    0.064,
+    0.128,
+    0.256,
+    0.512,
+    1,
+    2,
+    4,
+    8,
+)
+
+
+class Timer:
+    """One call being timed."""
+
+    def __init__(self) -> None:
+        self.result = "error"
+        """How it ended; set before the end."""
+
+
+class Metrics:
+    """Counts what is done, and reports what the ledger holds."""
+
+    CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        repairs: Callable[[], int] = lambda: 0,
+        states: Callable[[], int] = lambda: 0,
+        conflicts: Callable[[], Mapping[str, str]] = dict,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Make a registry of its own, so that several can live in one process.
+
+        Args:
+            ledger: what the gauges show.
+            repairs: how often a list had to mend the ledger.
+            states: outcomes that the engine's memo holds.
+            conflicts: DeviceClasses that take a resource name of ours.
+            clock: seconds, for durations.
+        """
+        self._clock = clock
+        self._registry = CollectorRegistry()
+        self._seconds = Histogram(
+            "cardwise_decision_seconds",
+            "Seconds to answer a call of kube-scheduler.",
+            ["verb", "result"],
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
+        self._bind_seconds = Histogram(
+            "cardwise_bind_seconds",
+            "Seconds of a /bind, the API server's write included.",
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
+        self._decisions = Counter(
+            "cardwise_decisions_total",
+            "Decisions, by result and leading reason.",
+            ["result", "reason"],
+            registry=self._registry,
+        )
+        self._registry.register(_LedgerCollector(ledger, repairs, states, conflicts))
+
+    @contextmanager
+    def timed(self, verb: str) -> Iterator[Timer]:
+        """Time one call."""
+        timer, began = Timer(), self._clock()
+        try:
+            yield timer
+        finally:
+            seconds = self._clock() - began
+            self._seconds.labels(verb, timer.result).observe(seconds)
+            if verb == "bind":
+                self._bind_seconds.observe(seconds)
+
+    def decided(self, result: str, reason: str) -> None:
+        """Count a decision."""
+        self._decisions.labels(result, reason).inc()
+
+    def render(self) -> bytes:
+        """All metrics, as Prometheus reads them."""
+        return generate_latest(self._registry)
+
+
+class _LedgerCollector(Collector):
+    """Gauges that are read from the ledger when they are asked for."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        repairs: Callable[[], int],
+        states: Callable[[], int],
+        conflicts: Callable[[], Mapping[str, str]],
+    ) -> None:
+        self._ledger = ledger
+        self._conflicts = conflicts
+        self._repairs = repairs
+        self._states = states
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Every gauge, as of now."""
+        yield from self._own()
+        yield from self._cards()
+        yield from self._tenants()
+        yield from self._quotas()
+
+    def _own(self) -> Iterator[GaugeMetricFamily]:
+        waiting = Count(
+            str(entry.reason) for entry in self._ledger.entries() if entry.stage is Stage.WAITING
+        )
+        pending = GaugeMetricFamily(
+            "cardwise_pending_pods", "Pods that wait for cards.", labels=["reason"]
+        )
+        for reason in sorted(waiting):
+            pending.add_metric([reason], waiting[reason])
+        yield pending
+        holds = sum(entry.stage is Stage.HELD for entry in self._ledger.entries())
+        yield GaugeMetricFamily("cardwise_holds", "Holds that are not bound yet.", value=holds)
+        yield GaugeMetricFamily(
+            "cardwise_ledger_repairs_total",
+            "Bookings that a list had to mend.",
+            value=self._repairs(),
+        )
+        yield GaugeMetricFamily(
+            "cardwise_engine_states", "Outcomes that the engine remembers.", value=self._states()
+        )
+
+        taken = GaugeMetricFamily(
+            "cardwise_device_class_conflict",
+            "DeviceClasses that take a resource name of ours.",
+            labels=["device_class", "resource"],
+        )
+        for name, resource in sorted(self._conflicts().items()):
+            taken.add_metric([name, resource], 1)
+        yield taken
+
+    def _cards(self) -> Iterator[GaugeMetricFamily]:
+        families = {
+            name: GaugeMetricFamily(name, text, labels=labels)
+            for name, text, labels in [
+                ("hami_gpu_memory_limit_bytes", "Memory of a card.", _CARD),
+                ("hami_gpu_core_limit_ratio", "Cores of a card.", _CARD),
+                ("hami_gpu_memory_allocated_bytes", "Memory given out.", (*_CARD, "device_cores")),
+                ("hami_gpu_shared_count", "Slots given out.", _CARD),
+                ("hami_gpu_core_allocated_ratio", "Cores given out.", _CARD),
+            ]
+        }
+        for node in self._ledger.gpunode_names():
+            account = self._ledger.account(node)
+            if account is None:
+                continue
+            uses = account.uses()
+            for card in account.cards():
+                labels = _labels(node, card)
+                use = uses.get(card.uuid)
+                slots, memory, cores = (use.slots, use.memory_mib, use.cores) if use else (0, 0, 0)
+                add = {name: family.add_metric for name, family in families.items()}
+                add["hami_gpu_memory_limit_bytes"](labels, card.memory_mib * _MIB)
+                add["hami_gpu_core_limit_ratio"](labels, card.cores)
+                add["hami_gpu_memory_allocated_bytes"]([*labels, str(card.cores)], memory * _MIB)
+                add["hami_gpu_shared_count"](labels, slots)
+                add["hami_gpu_core_allocated_ratio"](labels, cores)
+        yield from families.values()
+
+    def _tenants(self) -> Iterator[GaugeMetricFamily]:
+        labels = ("zone", "namespace", "node", "pod", "device_uuid")
+        memory = GaugeMetricFamily(
+            "hami_vgpu_memory_allocated_bytes", "Memory of a Pod on a card.", labels=labels
+        )
+        cores = GaugeMetricFamily(
+            "hami_vgpu_core_allocated_ratio", "Cores of a Pod on a card.", labels=labels
+        )
+        for entry in self._ledger.entries():
+            booking = entry.booking
+            account = self._ledger.account(booking.node) if booking else None
+            if booking is None or account is None:
+                continue
+            for uuid, use in booking_uses(booking, account.card_cores()).items():
+                values = [_ZONE, entry.pod.namespace, booking.node, entry.pod.name, uuid]
+                memory.add_metric(values, use.memory_mib * _MIB)
+                cores.add_metric(values, use.cores)
+        yield memory
+        yield cores
+
+    def _quotas(self) -> Iterator[GaugeMetricFamily]:
+        labels = ("zone", "namespace", "quota_name")
+        limit = GaugeMetricFamily(
+            "hami_resource_quota_limit", "Bound of a namespace.", labels=labels
+        )
+        used = GaugeMetricFamily(
+            "hami_resource_quota_used", "What its Pods hold.", labels=(*labels, "limit")
+        )
+        for namespace, bound in sorted(self._ledger.bounded_namespaces().items()):
+            use = self._ledger.quota_use(namespace)
+            for name, most, value in [
+                (QUOTA_MEMORY, bound.memory_mib, use.memory_mib),
+                (QUOTA_CORES, bound.cores, use.cores),
+            ]:
+                if most is not None:
+                    limit.add_metric([_ZONE, namespace, name], most)
+                    used.add_metric([_ZONE, namespace, name, str(most)], value)
+        yield limit
+        yield used
+
+
+def _labels(node: str, card: Card) -> list[str]:
+    return [_ZONE, node, card.uuid, str(card.index), card.model]

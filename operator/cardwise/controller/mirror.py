@@ -1,0 +1,201 @@
+"""Keep the ledger as the cluster is: events as they come, and a full list against what they missed.
+
+Kopf does not say when its first list is over, tells no DELETED for what vanished while it was away,
+and does not repeat an event whose handler failed. So the truth is a list of our own: once before
+anything is answered, and again whenever something may have been missed.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol
+
+from cardwise.controller.clock import Clock
+from cardwise.errors import BadAllocation, BadGPUNode
+from cardwise.ledger import Ledger, Sighting, Stage
+from cardwise.model import PodRef, QuotaBound
+from cardwise.names import ALLOCATED
+from cardwise.ports import Cluster
+from cardwise.settings import Settings
+from cardwise.wire import gpunodes, pods, quotas
+from cardwise.wire.fields import annotations_of, at, text
+
+_log = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+
+class _Take(Protocol):
+    def __call__(self, document: Json, *, deleted: bool) -> None: ...
+
+
+class Mirror:
+    """Turns what the API server shows into changes of the ledger."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        clock: Clock,
+        *,
+        changed: Callable[[], None] = lambda: None,
+        unreadable: Callable[[PodRef, str], None] = lambda _pod, _why: None,
+    ) -> None:
+        """Make a mirror.
+
+        Args:
+            ledger: what is changed.
+            settings: ``scheduling.initShrink`` decides how init containers count.
+            clock: when an event was seen.
+            changed: called after every change.
+            unreadable: called with a Pod whose allocation can't be read, and why.
+        """
+        self._ledger = ledger
+        self._init_shrink = settings.scheduling.initShrink
+        self._clock = clock
+        self._changed = changed
+        self._unreadable = unreadable
+        self._quotas: dict[str, dict[str, QuotaBound]] = {}
+        self.node_names: set[str] = set()
+        """Every Node that exists."""
+        self.repairs = 0
+        """How often a list had to mend the ledger."""
+
+    # Events ---------------------------------------------------------------------------------------
+
+    def see_pod(self, pod: Json, *, deleted: bool = False) -> None:
+        """A Pod is there, changed, or gone."""
+        sighting = self._sighting(pod, deleted=deleted)
+        if sighting is not None:
+            self._ledger.see(sighting, self._clock.monotonic())
+            self._changed()
+
+    def see_gpunode(self, document: Json, *, deleted: bool = False) -> None:
+        """A GPUNode is there, changed, or gone."""
+        self._take_gpunode(document, deleted=deleted)
+        self._changed()
+
+    def see_node(self, document: Json, *, deleted: bool = False) -> None:
+        """A Node is there, changed, or gone."""
+        self._take_node(document, deleted=deleted)
+        self._changed()
+
+    def see_quota(self, document: Json, *, deleted: bool = False) -> None:
+        """A ResourceQuota is there, changed, or gone."""
+        self._take_quota(document, deleted=deleted)
+        self._changed()
+
+    # Lists ----------------------------------------------------------------------------------------
+
+    async def reconcile(self, cluster: Cluster, *, first: bool = False) -> int:
+        """List everything and mend what differs; how many bookings were mended.
+
+        Args:
+            cluster: who is asked.
+            first: the ledger is empty: what is found is loaded, not a repair.
+
+        Raises:
+            ApiError: a list failed; what was listed before it is applied.
+        """
+        await self._list_nodes(cluster)
+        began = self._clock.monotonic()
+        listed: list[Sighting] = []
+        async for page in cluster.unfinished_pods():
+            listed += [s for pod in page if (s := self._sighting(pod, listed=True)) is not None]
+        repairs = self._ledger.reconcile(listed, began, self._clock.monotonic())
+        if not first:
+            self.repairs += len(repairs)
+            for repair in repairs:
+                _log.warning("the ledger was mended: Pod %s: %s", repair.pod, repair.what)
+        self._changed()
+        return 0 if first else len(repairs)
+
+    async def _list_nodes(self, cluster: Cluster) -> None:
+        """List GPUNodes, Nodes and ResourceQuotas; what is not there any more is gone."""
+        gone = {("", name) for name in self._ledger.gpunode_names()}
+        await _each(cluster.gpunodes(), self._take_gpunode, gone)
+        gone = {("", name) for name in self.node_names}
+        await _each(cluster.nodes(), self._take_node, gone)
+        gone = {(namespace, name) for namespace, known in self._quotas.items() for name in known}
+        await _each(cluster.quotas(), self._take_quota, gone)
+
+    # Steps ----------------------------------------------------------------------------------------
+
+    def _sighting(
+        self, pod: Json, *, deleted: bool = False, listed: bool = False
+    ) -> Sighting | None:
+        """What a Pod's JSON says; None for a Pod that has nothing to do with cards."""
+        ref = pods.pod_ref(pod)
+        entry = self._ledger.entry(ref.uid)
+        if entry is None and ALLOCATED not in annotations_of(pod):
+            return None
+        version = pods.resource_version(pod)
+        number = int(version) if version.isdecimal() else 0
+        node = pods.bound_node(pod)
+        if deleted or pods.is_finished(pod):
+            return Sighting(pod=ref, version=number, node=node, gone=True)
+        try:
+            booking = pods.booking_of(pod, init_shrink=self._init_shrink)
+        except BadAllocation as error:
+            why = f"{ALLOCATED} {error}"
+            if not listed or entry is None:
+                _log.warning("Pod %s closes node %s for new Pods: %s", ref, node, why)
+                self._unreadable(ref, why)
+            return Sighting(pod=ref, version=number, node=node, unreadable=why)
+        return Sighting(pod=ref, version=number, node=node, booking=booking)
+
+    def _take_gpunode(self, document: Json, *, deleted: bool = False) -> None:
+        now = self._clock.monotonic()
+        if deleted:
+            self._ledger.remove_gpunode(_name(document), now)
+            return
+        try:
+            self._ledger.apply_gpunode(gpunodes.gpunode_of(document), now)
+        except BadGPUNode as error:
+            _log.warning("%s; no card of it is offered", error)
+            self._ledger.remove_gpunode(_name(document), now)
+
+    def _take_node(self, document: Json, *, deleted: bool = False) -> None:
+        name = _name(document)
+        if deleted:
+            self.node_names.discard(name)
+            self._ledger.remove_node(name)
+            return
+        self.node_names.add(name)
+        self._ledger.apply_node(
+            name,
+            offers_cards=gpunodes.offers_cards(document),
+            cordoned=gpunodes.cordoned_by_annotation(document),
+        )
+
+    def _take_quota(self, document: Json, *, deleted: bool = False) -> None:
+        namespace, name = text(at(document, "metadata", "namespace")), _name(document)
+        known = self._quotas.setdefault(namespace, {})
+        bound = QuotaBound() if deleted else quotas.bound_of(document)
+        if known.get(name, QuotaBound()) != bound:
+            for warning in () if deleted else quotas.warnings_of(document):
+                _log.warning("%s", warning)
+        if bound == QuotaBound():
+            known.pop(name, None)
+        else:
+            known[name] = bound
+        self._ledger.set_bound(namespace, quotas.merge(known.values()))
+        if not known:
+            del self._quotas[namespace]
+
+    def waiting(self) -> int:
+        """How many Pods wait for cards."""
+        return sum(entry.stage is Stage.WAITING for entry in self._ledger.entries())
+
+
+def _name(document: Json) -> str:
+    return text(at(document, "metadata", "name"))
+
+
+async def _each(pages: AsyncIterator[list[Json]], take: _Take, known: set[tuple[str, str]]) -> None:
+    """Take every object of a list, and as deleted those that were known and are not in it."""
+    async for page in pages:
+        for document in page:
+            known.discard((text(at(document, "metadata", "namespace")), _name(document)))
+            take(document, deleted=False)
+    for namespace, name in sorted(known):
+        take({"metadata": {"namespace": namespace, "name": name}}, deleted=True)

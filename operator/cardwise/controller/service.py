@@ -1,0 +1,222 @@
+"""kube-scheduler's questions, answered: /filter, /preempt, /bind.
+
+The one place that acts on a decision. A decision and its hold are one step without an ``await``, so
+no two Pods are ever decided on the same room.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from cardwise.controller.binder import Binder
+from cardwise.controller.clock import Clock
+from cardwise.controller.gate import Gate
+from cardwise.controller.mirror import Mirror
+from cardwise.controller.teller import Teller
+from cardwise.controller.waker import Waker
+from cardwise.engine.decide import Memo, decide
+from cardwise.engine.recheck import still_fits
+from cardwise.errors import ApiError
+from cardwise.ledger import Ledger, PodEntry, Stage
+from cardwise.model import Booking, Decision, InvalidRequest, Request
+from cardwise.names import Reason
+from cardwise.ports import Cluster
+from cardwise.settings import Settings
+from cardwise.wire import extender, pods
+from cardwise.wire.fields import at
+
+_log = logging.getLogger(__name__)
+IN_PROGRESS = "bind in progress; ask again"
+
+
+class Scheduler:
+    """The extender's three verbs over one ledger."""
+
+    def __init__(  # noqa: PLR0913 - wiring: each collaborator once
+        self,
+        *,
+        ledger: Ledger,
+        mirror: Mirror,
+        cluster: Cluster,
+        binder: Binder,
+        teller: Teller,
+        waker: Waker,
+        gate: Gate,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        self._ledger = ledger
+        self._mirror = mirror
+        self._cluster = cluster
+        self._binder = binder
+        self._teller = teller
+        self._waker = waker
+        self._gate = gate
+        self._settings = settings
+        self._clock = clock
+        self._memo = Memo()
+
+    @property
+    def states(self) -> int:
+        """Outcomes that the memo holds."""
+        return len(self._memo)
+
+    # /filter --------------------------------------------------------------------------------------
+
+    def filter(self, call: extender.FilterCall) -> dict[str, Any]:
+        """Choose the node and hold its cards, or refuse every node with its word."""
+        refusal = self._gate.refusal()
+        if refusal:
+            return extender.filter_error(refusal)
+        request = pods.request_of(dict(call.pod), self._settings)
+        if request is None:
+            return extender.filter_result(call, call.names, {})
+        if isinstance(request, InvalidRequest):
+            return self._refuse_invalid(call, request)
+        entry = self._ledger.entry(request.pod.uid)
+        if entry is not None and entry.stage is Stage.BINDING:
+            return extender.filter_error(IN_PROGRESS)
+        if entry is not None and entry.stage is Stage.BOOKED:
+            if entry.node in call.names:
+                return extender.filter_result(call, [entry.node], {})
+            return extender.filter_error(f"the Pod is bound to {entry.node} already")
+        decision = self._decide_and_hold(request, call.names)
+        self._teller.unknown_policies(request)
+        if decision.node is None:
+            self._refused(call, decision)
+        else:
+            self._teller.chosen(decision, self._ledger.view(decision.node))
+        self._waker.look()
+        refused = {n: o.reason for n, o in decision.outcomes.items() if o.reason is not None}
+        return extender.filter_result(call, [decision.node] if decision.node else [], refused)
+
+    def _decide_and_hold(self, request: Request, names: Iterable[str]) -> Decision:
+        """Decide anew: an earlier hold of this Pod ends, as if it had never been."""
+        now = self._clock.monotonic()
+        grew, entry = self._ledger.grew, self._ledger.entry(request.pod.uid)
+        before = entry.booking if entry is not None else None
+        self._ledger.drop_hold(request.pod.uid, now)
+        decision = decide(
+            request,
+            self._ledger.views(names),
+            self._memo,
+            self._ledger.room(request.pod.namespace),
+        )
+        if decision.booking is not None:
+            self._ledger.hold(request, decision.booking, now)
+            if decision.booking == before:
+                self._ledger.grew = grew  # nothing was given back: no reason to wake anybody
+        return decision
+
+    def _refused(self, call: extender.FilterCall, decision: Decision) -> None:
+        """Remember that the Pod waits, and say why."""
+        request, reason = decision.request, decision.reason or Reason.NODE_HAS_NO_CARDS
+        news = self._ledger.wait(request.pod, request, reason, self._clock.monotonic())
+        self._waker.refused()
+        quiet = list(call.names) == [at(dict(call.pod), "status", "nominatedNodeName")]
+        self._teller.refused(decision, reason, news=news, quiet=quiet)
+
+    def _refuse_invalid(self, call: extender.FilterCall, invalid: InvalidRequest) -> dict[str, Any]:
+        """A request that can't be read fits nowhere, whatever the nodes are like."""
+        self._ledger.wait(invalid.pod, None, Reason.INVALID_REQUEST, self._clock.monotonic())
+        self._teller.invalid(invalid)
+        return extender.filter_result(call, [], dict.fromkeys(call.names, Reason.INVALID_REQUEST))
+
+    # /preempt -------------------------------------------------------------------------------------
+
+    def preempt(self, call: extender.PreemptCall) -> dict[str, Any]:
+        """Keep only the nodes where the Pod would fit once the victims' bookings are gone."""
+        request = pods.request_of(dict(call.pod), self._settings)
+        if request is None:
+            return extender.preempt_result(call, call.victims)
+        if isinstance(request, InvalidRequest) or self._gate.refusal():
+            return extender.preempt_result(call, [])
+        kept = []
+        for node, victims in call.victims.items():
+            without = {*victims.uids, request.pod.uid}
+            view = self._ledger.view(node, without=without)
+            room = self._ledger.room(request.pod.namespace, without=without)
+            if decide(request, [view], self._memo, room).node is not None:
+                kept.append(node)
+        return extender.preempt_result(call, kept)
+
+    # /bind ----------------------------------------------------------------------------------------
+
+    async def bind(self, call: extender.BindCall) -> str:
+        """Bind the Pod with its cards; why not, one sentence, or empty when it is bound."""
+        refusal = self._gate.refusal()
+        if refusal:
+            return refusal
+        entry = self._ledger.entry(call.uid)
+        request = entry.request if entry is not None else None
+        if request is None and (entry is None or entry.stage is Stage.WAITING):
+            request, why = await self._ask_for(call)
+            if request is None:
+                return why
+            entry = self._ledger.entry(call.uid)  # it may have changed meanwhile
+        if entry is not None and entry.stage in (Stage.BINDING, Stage.BOOKED):
+            return _standing(entry, call.node)
+        if request is None:
+            return "the Pod is not known; ask again"
+        booking = self._cards_on(call.node, request, entry)
+        if booking is None:
+            self._waker.look()
+            return f"the Pod's cards on {call.node} can't be had any more; ask again"
+        error = await self._binder.bind(request, booking)
+        self._after_bind(request, booking, error)
+        return error
+
+    def _after_bind(self, request: Request, booking: Booking, error: str) -> None:
+        """Say what came of it, and wake who waits for what was given back."""
+        if error:
+            self._teller.not_bound(request.pod, error)
+        else:
+            self._teller.bound(request, booking, self._ledger.view(booking.node))
+        self._waker.look()
+
+    def _cards_on(self, node: str, request: Request, entry: PodEntry | None) -> Booking | None:
+        """The held cards where they can still be given, else a decision anew for this node."""
+        uid, now = request.pod.uid, self._clock.monotonic()
+        held = entry.booking if entry is not None and entry.stage is Stage.HELD else None
+        if (
+            held is not None
+            and held.node == node
+            and still_fits(held, self._ledger.view(node, without={uid}))
+        ):
+            return held
+        decision = self._decide_and_hold(request, [node])
+        if decision.booking is None:
+            reason = decision.reason or Reason.NODE_HAS_NO_CARDS
+            self._ledger.wait(request.pod, request, reason, now)
+            self._waker.refused()
+        else:
+            self._teller.chosen(decision, self._ledger.view(node))
+        return decision.booking
+
+    async def _ask_for(self, call: extender.BindCall) -> tuple[Request | None, str]:
+        """Read a Pod that /filter never saw (a restart lost it) from the API server."""
+        try:
+            pod = await self._cluster.pod(call.namespace, call.name)
+        except ApiError as error:
+            return None, f"the Pod can't be read: {error}"
+        if pod is None or pods.pod_ref(pod).uid != call.uid:
+            return None, "the Pod is gone"
+        if pods.bound_node(pod) is not None:
+            self._mirror.see_pod(pod)
+            entry = self._ledger.entry(call.uid)
+            if entry is not None and entry.request is None and entry.node == call.node:
+                return None, ""  # bound by us before: that is success
+            return None, f"the Pod is bound to {pods.bound_node(pod)} already"
+        request = pods.request_of(pod, self._settings)
+        if isinstance(request, InvalidRequest):
+            return None, request.message
+        if request is None:
+            return None, "the Pod asks for no card"
+        return request, ""
+
+
+def _standing(entry: PodEntry, node: str) -> str:
+    """The answer to /bind for a Pod that is being bound, or is bound."""
+    if entry.stage is Stage.BINDING:
+        return IN_PROGRESS
+    return "" if entry.node == node else f"the Pod is bound to {entry.node} already, not to {node}"

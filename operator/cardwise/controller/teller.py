@@ -1,0 +1,135 @@
+"""Say what was decided: log lines and events, the same account in both."""
+
+import logging
+from collections.abc import Callable
+
+from cardwise import policy
+from cardwise.controller.recorder import Recorder
+from cardwise.ledger import Ledger
+from cardwise.model import Booking, Decision, InvalidRequest, NodeView, PodRef, Request
+from cardwise.names import EventReason, Reason
+from cardwise.settings import Settings
+from cardwise.wire.account import (
+    ClusterSize,
+    QuotaAccount,
+    allocated_message,
+    card_lines,
+    pending_message,
+)
+
+_log = logging.getLogger("cardwise.decisions")
+_NODES_LOGGED = 20
+
+
+class Teller:
+    """Tells people about decisions; it changes nothing."""
+
+    def __init__(self, ledger: Ledger, recorder: Recorder, settings: Settings) -> None:
+        self._ledger = ledger
+        self._recorder = recorder
+        self._settings = settings
+        self.on_decision: Callable[[str, str], None] = lambda _result, _reason: None
+        """Called with a result and its reason, for the metrics."""
+
+    def chosen(self, decision: Decision, view: NodeView) -> None:
+        """A node was chosen: one line a candidate card."""
+        self.on_decision("fits", "")
+        if _log.isEnabledFor(logging.INFO):
+            for line in card_lines(decision, view):
+                _log.info("%s", line)
+
+    def refused(self, decision: Decision, reason: Reason, *, news: bool, quiet: bool) -> None:
+        """No node fits.
+
+        Args:
+            decision: with the outcome of every node.
+            reason: the leading reason.
+            news: the Pod did not wait for this reason before.
+            quiet: post no event (kube-scheduler asked about the nominated node alone).
+        """
+        self.on_decision("refused", reason)
+        self._log_refusal(decision, reason, news=news)
+        request = decision.request
+        if quiet or not self._recorder.wants(request.pod, reason):
+            return
+        views = {name: self._ledger.view(name) for name in decision.outcomes}
+        message = pending_message(
+            decision,
+            views,
+            name_tenants=self._settings.events.nameTenants,
+            quota=self._quota(request) if reason is Reason.QUOTA else None,
+            cluster=self._size(),
+            preemption_note=request.priority > 0,
+        )
+        self._recorder.post(request.pod, reason, message)
+
+    def invalid(self, invalid: InvalidRequest) -> None:
+        """The request can't be read."""
+        self.on_decision("invalid", Reason.INVALID_REQUEST)
+        if self._recorder.wants(invalid.pod, Reason.INVALID_REQUEST):
+            self._recorder.post(invalid.pod, Reason.INVALID_REQUEST, invalid.message)
+
+    def unknown_policies(self, request: Request) -> None:
+        """Names in the chain had no effect: say which, and which was meant."""
+        if not request.unknown_policies:
+            return
+        if self._recorder.wants(request.pod, EventReason.UNKNOWN_POLICY):
+            note = " ".join(_unknown(name) for name in request.unknown_policies)
+            note += f" In force: {request.signature.policy}."
+            self._recorder.post(request.pod, EventReason.UNKNOWN_POLICY, note[:1000])
+
+    def bound(self, request: Request, booking: Booking, view: NodeView) -> None:
+        """The Pod has its cards."""
+        self._recorder.forget(request.pod.uid, tuple(Reason))
+        self._recorder.post(
+            request.pod,
+            EventReason.CARDS_ALLOCATED,
+            allocated_message(request, booking, view),
+            warning=False,
+        )
+
+    def not_bound(self, pod: PodRef, error: str) -> None:
+        """The Binding came to nothing."""
+        self._recorder.post(pod, EventReason.BINDING_FAILED, error[:1000])
+
+    def unreadable(self, pod: PodRef, why: str) -> None:
+        """A bound Pod's allocation can't be read: its node is closed until it is mended."""
+        note = f"This Pod's node takes no new Pod with cards until its annotation is mended: {why}"
+        self._recorder.post(pod, EventReason.UNREADABLE_ALLOCATION, note[:1000])
+
+    def class_takes(self, pod: PodRef, sentence: str) -> None:
+        """A DeviceClass takes our resource name: kube-scheduler refuses the Pod by itself."""
+        if self._recorder.wants(pod, EventReason.CLASS_TAKES_OUR_RESOURCE):
+            self._recorder.post(pod, EventReason.CLASS_TAKES_OUR_RESOURCE, sentence)
+
+    def _log_refusal(self, decision: Decision, reason: Reason, *, news: bool) -> None:
+        """At debug level every node, every time; else up to 20 nodes when the reason is new."""
+        debug = _log.isEnabledFor(logging.DEBUG)
+        if not debug and not (news and _log.isEnabledFor(logging.INFO)):
+            return
+        pod, count = decision.request.pod, len(decision.outcomes)
+        _log.info("pod=%s fits on none of %d nodes: %s", pod, count, reason)
+        for name in list(decision.outcomes)[: None if debug else _NODES_LOGGED]:
+            for line in card_lines(decision, self._ledger.view(name)):
+                _log.info("%s", line)
+
+    def _quota(self, request: Request) -> QuotaAccount:
+        namespace = request.pod.namespace
+        return QuotaAccount(
+            namespace=namespace,
+            bound=self._ledger.bound(namespace),
+            used=self._ledger.quota_use(namespace),
+        )
+
+    def _size(self) -> ClusterSize:
+        nodes = [self._ledger.view(name).state.cards for name in self._ledger.gpunode_names()]
+        return ClusterSize(
+            largest_card_mib=max((c.memory_mib for cards in nodes for c in cards), default=0),
+            most_cards=max((len(cards) for cards in nodes), default=0),
+        )
+
+
+def _unknown(name: str) -> str:
+    near = policy.nearest(name)
+    hint = f" Did you mean {near}?" if near else ""
+    return f"Policy name {name[:60]!r} is not known and has no effect.{hint}"

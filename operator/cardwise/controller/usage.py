@@ -1,0 +1,59 @@
+"""Write what is used of each GPUNode's cards into its status, for people to read.
+
+Slowly, and only what changed: it is nobody's input, and must not crowd out Bindings.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from cardwise.errors import ApiError
+from cardwise.ledger import Ledger
+from cardwise.ports import Cluster
+from cardwise.wire.gpunodes import usage_of
+
+_log = logging.getLogger(__name__)
+MANAGER = "cardwise-controller"
+_ROUND_SECONDS = 1.0
+_A_ROUND = 5
+
+
+class UsageWriter:
+    """Writes ``status.usage`` and ``status.summary``."""
+
+    def __init__(self, ledger: Ledger, cluster: Cluster) -> None:
+        self._ledger = ledger
+        self._cluster = cluster
+        self._written: dict[str, dict[str, Any]] = {}
+        self._due: dict[str, None] = {}
+
+    async def run(self) -> None:
+        """Write what changed, a few nodes a second, until cancelled."""
+        while True:
+            await asyncio.sleep(_ROUND_SECONDS)
+            await self.write_some()
+
+    async def write_some(self) -> None:
+        """Write up to five nodes, the longest waiting first."""
+        self._due.update(dict.fromkeys(sorted(self._ledger.touched)))
+        self._ledger.touched.clear()
+        for name in list(self._due)[:_A_ROUND]:
+            del self._due[name]
+            await self._write(name)
+
+    async def _write(self, name: str) -> None:
+        account = self._ledger.account(name)
+        if account is None or account.report is None:
+            self._written.pop(name, None)
+            return
+        status = usage_of(account.report, account.uses(), account.tenants())
+        if self._written.get(name) == status:
+            return
+        try:
+            await self._cluster.apply_gpunode_status(name, status, MANAGER)
+        except ApiError as error:
+            if error.status != 404:
+                _log.info("the usage of GPUNode %s was not written: %s", name, error)
+                self._due[name] = None
+        else:
+            self._written[name] = status

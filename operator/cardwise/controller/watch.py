@@ -1,0 +1,147 @@
+"""Know whether our own watch lives, and mend what it missed.
+
+An idle stream and a dead one look alike. So the controller annotates its own Pod and expects to see
+that change come back: what comes back late was missed, and the ages of GPUNodes are counted only
+while it comes back, because a blind controller must not take its own silence for the agents'.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from cardwise.controller.classes import Classes
+from cardwise.controller.clock import Clock
+from cardwise.controller.gate import Gate
+from cardwise.controller.mirror import Mirror
+from cardwise.errors import ApiError
+from cardwise.ledger import Ledger
+from cardwise.model import PodRef
+from cardwise.names import HEARTBEAT
+from cardwise.ports import Cluster
+
+_log = logging.getLogger(__name__)
+
+BEAT_SECONDS = 30.0
+SILENCE_SECONDS = 120.0
+"""Silence after which /livez fails."""
+_TICK_SECONDS = 1.0
+_AUDIT_SECONDS = 300.0
+_SOON_SECONDS = 2.0
+
+
+class Health:
+    """What the probes ask."""
+
+    def __init__(self, gate: Gate, clock: Clock, *, own_pod: PodRef | None) -> None:
+        """Start healthy.
+
+        Args:
+            gate: whether calls can be answered.
+            clock: for the silence.
+            own_pod: where heartbeats are written; None where this does not run in a Pod.
+        """
+        self._gate = gate
+        self._clock = clock
+        self.own_pod = own_pod
+        self._echo = clock.monotonic()
+
+    def heard(self) -> None:
+        """A heartbeat came back through the watch."""
+        self._echo = self._clock.monotonic()
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last heartbeat came back; 0 without a Pod of our own."""
+        return self._clock.monotonic() - self._echo if self.own_pod else 0.0
+
+    def not_live(self) -> str:
+        """Why this process should be restarted; empty when it should not."""
+        if self.silence > SILENCE_SECONDS:
+            return f"the watch is silent: no heartbeat came back for {self.silence:.0f} s"
+        return ""
+
+    def not_ready(self) -> str:
+        """Why no call can be answered now; empty when it can."""
+        return self._gate.refusal()
+
+
+class Watchman:
+    """The tasks that keep ledger and cluster together."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        mirror: Mirror,
+        cluster: Cluster,
+        classes: Classes,
+        health: Health,
+        clock: Clock,
+        changed: Callable[[], None],
+    ) -> None:
+        self._ledger = ledger
+        self._classes = classes
+        self._changed = changed
+        self._mirror = mirror
+        self._cluster = cluster
+        self._health = health
+        self._clock = clock
+        self._doubt = asyncio.Event()
+
+    def doubt(self) -> None:
+        """Something may have been missed: list again soon."""
+        self._doubt.set()
+
+    async def load(self) -> None:
+        """List everything before the first answer; tries until it succeeds."""
+        await self._classes.refresh()
+        waits = [0.2, 0.5, 1.0, 2.0, 5.0]
+        while True:
+            try:
+                await self._mirror.reconcile(self._cluster, first=True)
+            except ApiError as error:
+                _log.warning("the ledger can't be loaded yet: %s", error)
+                await asyncio.sleep(waits.pop(0) if len(waits) > 1 else waits[0])
+            else:
+                return
+
+    async def audit(self) -> None:
+        """Compare with a fresh list every 5 minutes, and soon after a doubt, until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(_AUDIT_SECONDS):
+                    await self._doubt.wait()
+            except TimeoutError:
+                pass
+            else:
+                await asyncio.sleep(_SOON_SECONDS)
+            self._doubt.clear()
+            await self._classes.refresh()
+            try:
+                await self._mirror.reconcile(self._cluster)
+            except ApiError as error:
+                _log.warning("comparing the ledger with the cluster failed: %s", error)
+                self._doubt.set()
+
+    async def tick(self) -> None:
+        """Give up old holds and distrust old reports, once a second, until cancelled."""
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            now = self._clock.monotonic()
+            for pod in self._ledger.expire_holds(now):
+                _log.info("the hold of Pod %s expired: kube-scheduler did not come back", pod)
+            if self._health.silence < 2 * BEAT_SECONDS:
+                for node in self._ledger.age_reports(now):
+                    _log.warning("GPUNode %s is stale: its agent stopped reporting", node)
+            self._changed()
+
+    async def beat(self, own: PodRef) -> None:
+        """Annotate our own Pod, until cancelled."""
+        while True:
+            try:
+                await self._cluster.annotate_pod(
+                    own.namespace, own.name, HEARTBEAT, f"{self._clock.unix():.0f}"
+                )
+            except ApiError as error:
+                _log.warning("the heartbeat can't be written: %s", error)
+            await asyncio.sleep(BEAT_SECONDS)

@@ -1,0 +1,6 @@
+"""The placement engine: which cards of which node a Pod gets (policy.md).
+
+Pure: no I/O, no clock, no logging. Read in this order: ``usage`` (what is taken), ``score``,
+``candidates`` (which cards can take the request), ``sortkeys``, ``topology`` (sets of cards),
+``chain`` (one container), ``place`` (one Pod on one node), ``decide`` (over nodes).
+"""

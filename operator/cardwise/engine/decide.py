@@ -1,0 +1,155 @@
+"""Over nodes: place the Pod on each, choose one (policy.md sections 3 and 4).
+
+Nodes in the same state are the same question, so answers are kept in a ``Memo``: a thousand idle
+nodes cost one evaluation, and the next equal request costs the one node that changed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from cardwise.engine.place import place
+from cardwise.model import (
+    Booking,
+    Decision,
+    NodeView,
+    Outcome,
+    QuotaRoom,
+    Request,
+    Share,
+    Signature,
+)
+from cardwise.names import NodePolicy, Reason
+
+_Key = int | tuple[int, tuple[bool, ...]]
+_SECONDARY = frozenset(
+    {Reason.NODE_HAS_NO_CARDS, Reason.NODE_NOT_REPORTED, Reason.NODE_TOO_FEW_CARDS}
+)
+
+
+class Memo:
+    """Outcomes that are known already, by signature, quota room and node state.
+
+    A cache of a pure function: with or without it every answer is the same.
+    """
+
+    def __init__(self, limit: int = 200_000) -> None:
+        """Make an empty memo.
+
+        Args:
+            limit: outcomes kept, each question counted as one more; above it, those of the longest
+                unused question go first.
+        """
+        self._limit = limit
+        self._answers: dict[tuple[Signature, QuotaRoom | None], dict[_Key, Outcome]] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        """Outcomes and questions that are kept."""
+        return self._size
+
+    def answers(self, signature: Signature, room: QuotaRoom | None) -> dict[_Key, Outcome]:
+        """The answers known for a question; the caller adds to them, then calls ``added``."""
+        question = (signature, room)
+        known = self._answers.pop(question, None)
+        if known is None:
+            known = {}
+            self._size += 1  # a question counts too: it may stay without any answer
+        self._answers[question] = known  # last in the dictionary's order: used last
+        return known
+
+    def added(self, count: int) -> None:
+        """Take note of answers that were added, and drop old ones above the limit."""
+        self._size += count
+        while self._size > self._limit:
+            oldest = next(iter(self._answers))
+            self._size -= 1 + len(self._answers.pop(oldest))
+
+
+def decide(
+    request: Request, views: Iterable[NodeView], memo: Memo, room: QuotaRoom | None = None
+) -> Decision:
+    """Choose a node and its cards for a Pod, or say of every node why it can't be.
+
+    Args:
+        request: the Pod.
+        views: the nodes to choose from; their order does not matter.
+        memo: what is known already.
+        room: what the namespace's quota leaves.
+    """
+    signature = request.signature
+    known = memo.answers(signature, room)
+    before = len(known)
+    outcomes: dict[str, Outcome] = {}
+    best: NodeView | None = None
+    spread = signature.node_policy is NodePolicy.SPREAD
+    best_rank: tuple[int, str] | None = None
+    for view in views:
+        outcome = _outcome(signature, view, known, room)
+        outcomes[view.name] = outcome
+        if outcome.picks is not None:
+            rank = (view.score if spread else -view.score, view.name)
+            if best_rank is None or rank < best_rank:
+                best, best_rank = view, rank
+    memo.added(len(known) - before)
+    return Decision(
+        request=request,
+        node=best.name if best else None,
+        booking=_booking(request, best, outcomes[best.name]) if best else None,
+        outcomes=outcomes,
+        reason=None if best else leading_word(outcome.reason for outcome in outcomes.values()),
+    )
+
+
+def leading_word(reasons: Iterable[Reason | None]) -> Reason | None:
+    """The word of most nodes, at a tie the later in the table (section 3).
+
+    Words that say a node was out of the question (no cards, not reported, too few, or checks 1 to
+    4) count only where there are no others.
+    """
+    counts = Counter(reason for reason in reasons if reason is not None)
+    telling = {r: n for r, n in counts.items() if r not in _SECONDARY and not r.is_of_identity}
+    words = telling or dict(counts)
+    return max(words, key=lambda reason: (words[reason], reason.rank), default=None)
+
+
+_PROBLEMS = {reason: Outcome(reason=reason) for reason in Reason}
+
+
+def _outcome(
+    signature: Signature, view: NodeView, known: dict[_Key, Outcome], room: QuotaRoom | None
+) -> Outcome:
+    """One node's outcome, from the memo where it is known."""
+    if view.problem is not None:
+        if view.problem_detail:
+            return Outcome(reason=view.problem, detail=view.problem_detail)
+        return _PROBLEMS[view.problem]
+    allowed: tuple[bool, ...] | None = None
+    key: _Key = view.state_id
+    if signature.names_uuids:
+        allowed = tuple(_allows(signature, uuid) for uuid in view.uuids)
+        key = (view.state_id, allowed)
+    outcome = known.get(key)
+    if outcome is None:
+        outcome = known[key] = place(signature, view.state, allowed=allowed, room=room)
+    return outcome
+
+
+def _allows(signature: Signature, uuid: str) -> bool:
+    """Whether the Pod's UUID lists allow a card; nouse wins (section 1)."""
+    if uuid in signature.nouse_uuids:
+        return False
+    return not signature.use_uuids or uuid in signature.use_uuids
+
+
+def _booking(request: Request, view: NodeView, outcome: Outcome) -> Booking:
+    """Turn positions into the UUIDs of the node that was chosen."""
+    assert outcome.picks is not None  # noqa: S101 - the caller chose a node that fits
+    return Booking(
+        node=view.name,
+        containers=tuple(
+            tuple(Share(view.uuids[pick.position], pick.memory_mib, pick.cores) for pick in picks)
+            for picks in outcome.picks
+        ),
+        kinds=tuple(ask.kind for ask in request.signature.asks),
+        exclusive=request.signature.exclusive,
+    )

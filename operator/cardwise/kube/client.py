@@ -1,0 +1,167 @@
+"""One connection to an API server: requests with a deadline, answers as plain JSON."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import kubernetes_asyncio
+import orjson
+
+from cardwise.errors import ApiError
+
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_SHOWN = 300
+"""Characters of an API server's message that are kept: enough to act on, safe to log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """How to reach the API server."""
+
+    server: str
+    authorization: str
+    """The header's value, e.g. ``Bearer …``; empty where a certificate speaks."""
+    ca_file: str | None
+    certificate_file: str | None
+    key_file: str | None
+    insecure: bool
+
+
+class Client:
+    """Requests to one API server."""
+
+    def __init__(self, api: kubernetes_asyncio.client.ApiClient) -> None:
+        self._api = api
+        self._session: aiohttp.ClientSession = api.rest_client.pool_manager
+        self._host: str = (api.configuration.host or "").rstrip("/")
+
+    async def credentials(self) -> Credentials:
+        """Where and as whom this client speaks, with a fresh token: for another's connection."""
+        headers: dict[str, str] = {}
+        await self._api.update_params_for_auth(headers, [], ["BearerToken"])
+        configuration = self._api.configuration
+        return Credentials(
+            server=self._host,
+            authorization=headers.get("authorization", ""),
+            ca_file=configuration.ssl_ca_cert,
+            certificate_file=configuration.cert_file,
+            key_file=configuration.key_file,
+            insecure=not configuration.verify_ssl,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._api.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        within: float = 10.0,
+    ) -> dict[str, Any]:
+        """Send one request and read the whole answer.
+
+        Args:
+            method: GET, POST, PATCH, …
+            path: from ``/api`` or ``/apis`` on.
+            query: URL parameters.
+            body: turned into JSON.
+            content_type: of the body.
+            within: seconds for all of it.
+
+        Raises:
+            ApiError: the API server refused (with its status), or the outcome is not known
+                (status None: no connection, cut off, too late, or not JSON).
+        """
+        headers = {"Content-Type": content_type, "Accept": "application/json"}
+        await self._api.update_params_for_auth(headers, [], ["BearerToken"])
+        try:
+            async with self._session.request(
+                method,
+                self._host + path,
+                params=query,
+                data=None if body is None else orjson.dumps(body),
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=within),
+            ) as response:
+                status, text = response.status, await response.read()
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise ApiError(None, f"no answer from the API server: {_cut(error)}") from error
+        if status >= 400:
+            raise ApiError(status, _message(text) or f"status {status}")
+        try:
+            answer = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise ApiError(None, "the API server's answer is not JSON") from error
+        if not isinstance(answer, dict):
+            raise ApiError(None, "the API server's answer is not an object")
+        return answer
+
+    async def pages(
+        self, path: str, *, query: Mapping[str, str] | None = None, limit: int = 500
+    ) -> AsyncIterator[list[dict[str, Any]]]:
+        """List a collection in chunks that belong to one consistent state (a quorum read).
+
+        Raises:
+            ApiError: as ``request``; status 410 when the list took too long to be continued.
+        """
+        query = {**(query or {}), "limit": str(limit)}
+        while True:
+            answer = await self.request("GET", path, query=query, within=60.0)
+            yield answer.get("items") or []
+            token = (answer.get("metadata") or {}).get("continue")
+            if not token:
+                return
+            query = {**query, "continue": token}
+            # A long list must not keep the loop from answering kube-scheduler.
+            await asyncio.sleep(0)
+
+
+async def connect(kubeconfig: str | None = None) -> Client:
+    """Connect as a kubeconfig says, or as the ServiceAccount of the Pod this runs in.
+
+    Args:
+        kubeconfig: a path; None: ``$KUBECONFIG``, the ServiceAccount's token, then
+            ``~/.kube/config``.
+
+    Raises:
+        ApiError: no configuration can be read.
+    """
+    configuration = kubernetes_asyncio.client.Configuration()
+    try:
+        if kubeconfig is None and _in_a_pod():
+            kubernetes_asyncio.config.load_incluster_config(client_configuration=configuration)
+        else:
+            await kubernetes_asyncio.config.load_kube_config(
+                config_file=kubeconfig, client_configuration=configuration
+            )
+    except (kubernetes_asyncio.config.ConfigException, OSError) as error:
+        raise ApiError(None, f"no cluster to talk to: {_cut(error)}") from error
+    configuration.connection_pool_maxsize = 64
+    return Client(kubernetes_asyncio.client.ApiClient(configuration))
+
+
+def _in_a_pod() -> bool:
+    return _SERVICE_ACCOUNT.exists() and "KUBECONFIG" not in os.environ
+
+
+def _message(text: bytes) -> str:
+    """The sentence in a Status object, or the beginning of whatever was answered."""
+    try:
+        status = orjson.loads(text)
+        return _cut(status["message"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return _cut(text.decode(errors="replace"))
+
+
+def _cut(what: object) -> str:
+    words = " ".join(str(what).split()) or type(what).__name__
+    return words if len(words) <= _SHOWN else words[:_SHOWN] + "…"

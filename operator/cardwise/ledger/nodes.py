@@ -1,0 +1,285 @@
+"""What one node offers, and what is used of it: the account from which its view is made.
+
+Tenancy goes by card UUID and outlives the GPUNode: tenants stay counted while a card, or the whole
+GPUNode, is away, re-indexed or re-created (policy.md section 9).
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from cardwise.engine.score import node_score
+from cardwise.engine.usage import booking_uses
+from cardwise.ledger.states import States
+from cardwise.model import (
+    NO_USE,
+    Booking,
+    Card,
+    CardState,
+    CardUse,
+    GPUNode,
+    NodeState,
+    NodeView,
+    PodRef,
+)
+from cardwise.names import Reason
+
+
+class NodeAccount:
+    """One node: its report, its closed cards, and its tenants by Pod UID."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.report: GPUNode | None = None
+        self.stale = False
+        self.report_seen = 0.0
+        """When ``reported_at`` was last seen to change, in the caller's monotonic seconds."""
+        self.offers_cards = False
+        self.cordoned: frozenset[str] = frozenset()
+        """By HAMi's annotation on the Node."""
+        self._bookings: dict[str, tuple[PodRef, Booking]] = {}
+        self._uses: dict[str, dict[str, CardUse]] = {}
+        self._unreadable: dict[str, tuple[PodRef, str]] = {}
+        self._view: NodeView | None = None
+
+    # Facts about the node -------------------------------------------------------------------------
+
+    def set_report(self, report: GPUNode | None, now: float) -> bool:
+        """Take a GPUNode, or its absence; True when placement may see a difference."""
+        known, self.report = self.report, report
+        beats = report is not None and (known is None or known.reported_at != report.reported_at)
+        if beats:
+            self.report_seen = now
+        woke = self.stale and (beats or report is None)
+        if woke:
+            self.stale = False
+        if _same_offer(known, report) and not woke:
+            return False
+        self._count_all()
+        return True
+
+    def set_node(self, *, offers_cards: bool, cordoned: frozenset[str]) -> bool:
+        """Take what the Node object says; True when placement may see a difference."""
+        if (offers_cards, cordoned) == (self.offers_cards, self.cordoned):
+            return False
+        self.offers_cards, self.cordoned = offers_cards, cordoned
+        self._view = None
+        return True
+
+    def set_stale(self) -> None:
+        """The report is too old to be trusted."""
+        self.stale = True
+        self._view = None
+
+    # Tenants --------------------------------------------------------------------------------------
+
+    def book(self, pod: PodRef, booking: Booking) -> None:
+        """Count a Pod's cards."""
+        self._bookings[pod.uid] = (pod, booking)
+        self._uses[pod.uid] = booking_uses(booking, self.card_cores())
+        self._view = None
+
+    def release(self, uid: str) -> bool:
+        """Stop counting a Pod's cards; True when it had some."""
+        if self._bookings.pop(uid, None) is None:
+            return False
+        del self._uses[uid]
+        self._view = None
+        return True
+
+    def mark_unreadable(self, pod: PodRef, why: str) -> None:
+        """A bound Pod's allocation can't be read: close the node until it is mended."""
+        self._unreadable[pod.uid] = (pod, why)
+        self._view = None
+
+    def clear_unreadable(self, uid: str) -> bool:
+        """The Pod is readable or gone; True when it had closed the node."""
+        if self._unreadable.pop(uid, None) is None:
+            return False
+        self._view = None
+        return True
+
+    def is_closed_by(self, uid: str) -> bool:
+        """Whether this Pod's allocation can't be read."""
+        return uid in self._unreadable
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known of the node any more."""
+        return not (
+            self.report or self.offers_cards or self.cordoned or self._bookings or self._unreadable
+        )
+
+    def bookings(self) -> Iterator[tuple[PodRef, Booking]]:
+        """Every Pod with cards here."""
+        return iter(self._bookings.values())
+
+    # What a decision sees -------------------------------------------------------------------------
+
+    def view(self, states: States, *, without: Collection[str] = ()) -> NodeView:
+        """The node as a decision sees it.
+
+        Args:
+            states: numbers the state.
+            without: UIDs whose bookings are left out, as if those Pods were gone.
+        """
+        if without:
+            return self._make_view(states, without)
+        if self._view is None:
+            self._view = self._make_view(states, ())
+        return self._view
+
+    def uses(self, without: Collection[str] = ()) -> dict[str, CardUse]:
+        """What is used of each card, by UUID; of cards that are not reported, too."""
+        total: dict[str, CardUse] = {}
+        for uid, uses in self._uses.items():
+            if uid not in without:
+                for uuid, use in uses.items():
+                    total[uuid] = _sum(total.get(uuid, NO_USE), use)
+        return total
+
+    def tenants(self, without: Collection[str] = ()) -> dict[str, list[str]]:
+        """``namespace/name`` of each card's tenants, by UUID, sorted."""
+        names: dict[str, list[str]] = {}
+        for uid, (pod, _) in self._bookings.items():
+            if uid not in without:
+                for uuid in self._uses[uid]:
+                    names.setdefault(uuid, []).append(str(pod))
+        for tenants in names.values():
+            tenants.sort()
+        return names
+
+    def card_cores(self) -> dict[str, int]:
+        """The cores of each reported card."""
+        return {card.uuid: card.cores for card in self.report.cards} if self.report else {}
+
+    def cards(self) -> tuple[Card, ...]:
+        """The cards as reported, sorted by index."""
+        return self.report.cards if self.report else ()
+
+    def _count_all(self) -> None:
+        """Count every booking anew: what whole cores come to depends on the card."""
+        cores = self.card_cores()
+        for uid, (_, booking) in self._bookings.items():
+            self._uses[uid] = booking_uses(booking, cores)
+        self._view = None
+
+    def _make_view(self, states: States, without: Collection[str]) -> NodeView:
+        problem, detail = self._problem(without)
+        if self.report is None:
+            return NodeView(name=self.name, problem=problem, problem_detail=detail)
+        uses, tenants = self.uses(without), self.tenants(without)
+        locked = {
+            uuid
+            for uid, (_, booking) in self._bookings.items()
+            if booking.exclusive and uid not in without
+            for uuid in self._uses[uid]
+        }
+        closed = self.report.cordoned | self.cordoned
+        cards = self.report.cards
+        state = NodeState(
+            cards=tuple(
+                _state(card, uses.get(card.uuid, NO_USE), card.uuid in closed, card.uuid in locked)
+                for card in cards
+            ),
+            links=self.report.links,
+        )
+        return NodeView(
+            name=self.name,
+            problem=problem,
+            problem_detail=detail,
+            state=state,
+            state_id=states.number(state),
+            score=node_score(state.cards),
+            uuids=tuple(card.uuid for card in cards),
+            tenants=tuple(tuple(tenants.get(card.uuid, ())) for card in cards),
+        )
+
+    def _problem(self, without: Collection[str]) -> tuple[Reason | None, str]:
+        """A node-level refusal that stands before any card is looked at, and what it means."""
+        if self.report is None:
+            if self.offers_cards:
+                return Reason.NODE_NOT_REPORTED, "it offers nvidia.com/gpu, but has no GPUNode"
+            return Reason.NODE_HAS_NO_CARDS, ""
+        if self.stale:
+            return Reason.NODE_NOT_REPORTED, "its GPUNode is stale: the agent stopped reporting"
+        for uid, (pod, why) in sorted(self._unreadable.items()):
+            if uid not in without:
+                return Reason.NODE_UNREADABLE, f"Pod {pod}: {why}"
+        return None, ""
+
+
+def room_grew(before: NodeView, after: NodeView) -> bool:
+    """Whether a Pod that did not fit on a node may fit there now; no for a mere heartbeat.
+
+    What closes cards, or makes them smaller, wakes nobody. Whatever else changed may let one in: a
+    card of another model, say, or a new link.
+    """
+    if after.problem is not None:
+        return False
+    known: dict[str, CardState] = {}
+    if before.problem is None and before.state.links == after.state.links:
+        known = dict(zip(before.uuids, before.state.cards, strict=True))
+    return any(
+        _offers_more(known.get(uuid), card)
+        for uuid, card in zip(after.uuids, after.state.cards, strict=True)
+    )
+
+
+def _offers_more(before: CardState | None, after: CardState) -> bool:
+    if not after.healthy or after.cordoned:
+        return False
+    if before is None or not before.healthy or before.cordoned:
+        return True
+    return (
+        _kind(before) != _kind(after)
+        or after.memory_mib > before.memory_mib
+        or after.cores > before.cores
+        or after.slots > before.slots
+    )
+
+
+def _kind(card: CardState) -> tuple[object, ...]:
+    """What some requests ask of a card, and others forbid."""
+    return card.index, card.model, card.numa, card.mode
+
+
+def _same_offer(a: GPUNode | None, b: GPUNode | None) -> bool:
+    """Whether two reports offer the same, whenever they were written."""
+    if a is None or b is None:
+        return a is b
+    return (a.cards, a.links, a.cordoned) == (b.cards, b.links, b.cordoned)
+
+
+def _state(card: Card, use: CardUse, cordoned: bool, exclusive: bool) -> CardState:
+    return CardState(
+        index=card.index,
+        model=card.model,
+        memory_mib=card.memory_mib,
+        cores=card.cores,
+        slots=card.slots,
+        numa=card.numa,
+        mode=card.mode,
+        healthy=card.healthy,
+        cordoned=cordoned,
+        used_slots=use.slots,
+        used_memory_mib=use.memory_mib,
+        used_cores=use.cores,
+        exclusive=exclusive,
+    )
+
+
+def _sum(a: CardUse, b: CardUse) -> CardUse:
+    return CardUse(a.slots + b.slots, a.memory_mib + b.memory_mib, a.cores + b.cores)
+
+
+def quota_use(booking: Booking, cards: Mapping[str, Card]) -> CardUse:
+    """What a booking counts against its namespace's quota (policy.md section 8).
+
+    Cores as booked, whatever ``coreScaling`` made of the card's; an exclusive Pod's cards as whole
+    ones. A card that is not reported counts as booked.
+    """
+    memory = cores = 0
+    for uuid, use in booking_uses(booking, {}).items():
+        card = cards.get(uuid) if booking.exclusive else None
+        memory += card.memory_mib if card else use.memory_mib
+        cores += card.cores if card else use.cores
+    return CardUse(0, memory, cores)

@@ -1,0 +1,174 @@
+"""Every string that the outside world reads: annotations, resources, reasons, policy names.
+
+They are promises (clusters, scripts and dashboards hold on to them), so they live in one place that
+imports nothing, and no other module spells one of them again.
+"""
+
+from enum import StrEnum
+
+API_GROUP = "cardwise.dev"
+API_VERSION = "v1alpha1"
+GPUNODE_PLURAL = "gpunodes"
+GPUNODE_KIND = "GPUNode"
+SYSTEM_NAMESPACE = "cardwise-system"
+
+SCHEDULER_NAME = "cardwise-scheduler"
+"""The profile's name, and the name of the Lease that its kube-scheduler holds."""
+TAKEN_OVER_SCHEDULERS = ("", "default-scheduler", "hami-scheduler")
+"""Scheduler names that mean "not chosen": admission puts ours in their place."""
+
+# Resources, per container ------------------------------------------------------------------------
+
+RESOURCE_COUNT = "nvidia.com/gpu"
+RESOURCE_MEMORY = "nvidia.com/gpumem"
+RESOURCE_MEMORY_PERCENT = "nvidia.com/gpumem-percentage"
+RESOURCE_CORES = "nvidia.com/gpucores"
+RESOURCE_PRIORITY = "nvidia.com/priority"
+RESOURCES = (
+    RESOURCE_COUNT,
+    RESOURCE_MEMORY,
+    RESOURCE_MEMORY_PERCENT,
+    RESOURCE_CORES,
+    RESOURCE_PRIORITY,
+)
+QUOTA_MEMORY = "limits.nvidia.com/gpumem"
+QUOTA_CORES = "limits.nvidia.com/gpucores"
+
+# Annotations that a user writes on a Pod ---------------------------------------------------------
+
+POLICY = "hami.io/gpu-scheduler-policy"
+NODE_POLICY = "hami.io/node-scheduler-policy"
+WEIGHTS = "hami.io/device-scoring-weights"
+USE_TYPE = "nvidia.com/use-gputype"
+NOUSE_TYPE = "nvidia.com/nouse-gputype"
+USE_UUID = "nvidia.com/use-gpuuuid"
+NOUSE_UUID = "nvidia.com/nouse-gpuuuid"
+NUMA_BIND = "nvidia.com/numa-bind"
+VGPU_MODE = "nvidia.com/vgpu-mode"
+EXCLUSIVE = "cardwise.dev/exclusive"
+TOPOLOGY = "cardwise.dev/topology"
+
+# Annotations that we write -----------------------------------------------------------------------
+
+ALLOCATED = "hami.io/vgpu-devices-allocated"
+TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
+VGPU_NODE = "hami.io/vgpu-node"
+VGPU_TIME = "hami.io/vgpu-time"
+BIND_TIME = "hami.io/bind-time"
+BIND_PHASE = "hami.io/bind-phase"
+BIND_PHASE_ALLOCATING = "allocating"
+EXCLUSIVE_HELD = "cardwise.dev/exclusive-held"
+ALLOCATION_ANNOTATIONS = (
+    ALLOCATED,
+    TO_ALLOCATE,
+    VGPU_NODE,
+    VGPU_TIME,
+    BIND_TIME,
+    BIND_PHASE,
+    EXCLUSIVE_HELD,
+)
+"""What a user may not write: admission strips them from a new Pod."""
+DEFAULTED = "cardwise.dev/defaulted"
+WAKE = "cardwise.dev/wake"
+HEARTBEAT = "cardwise.dev/heartbeat"
+
+NODE_CORDON = "hami.io/device-cordon"
+"""HAMi's annotation on a Node: a comma list of card UUIDs that take no new tenant."""
+WEBHOOK_LABEL = "hami.io/webhook"
+WEBHOOK_IGNORE = "ignore"
+
+DEVICE_WORD = "NVIDIA"
+"""The word for our kind of device in an allocation text."""
+
+MODE_DEFAULT = "hami-core"
+MODE_MIG = "mig"
+MODES = (MODE_DEFAULT, MODE_MIG, "mps")
+LINK_PATHS = ("SYS", "NODE", "PHB", "PXB", "PIX", "BOARD")
+"""PCIe common ancestors of two cards, from the farthest to the nearest."""
+
+# Who writes a GPUNode's status, and what the agent says of itself there -----------------------------
+
+MANAGER_AGENT = "cardwise-agent"
+MANAGER_CONTROLLER = "cardwise-controller"
+"""Field managers of server-side apply: each owns its own part of the status."""
+CONDITION_READY = "Ready"
+CONDITION_TOPOLOGY = "TopologyKnown"
+
+ANNOTATION_BYTES_AT_BIND = 250 * 1024
+"""Above 256 KiB of annotations every later status update of a Pod fails, so /bind stops before."""
+ANNOTATION_BYTES_AT_ADMISSION = 200 * 1024
+
+
+class PolicyName(StrEnum):
+    """The names that a policy chain may hold (policy.md section 2)."""
+
+    MUTEX = "mutex"
+    TOPOLOGY_AWARE = "topology-aware"
+    BINPACK = "binpack"
+    SPREAD = "spread"
+    NUMA = "numa"
+
+
+class NodePolicy(StrEnum):
+    """How a node is chosen among those where the Pod fits (policy.md section 4)."""
+
+    BINPACK = "binpack"
+    SPREAD = "spread"
+
+
+class TopologyMode(StrEnum):
+    """What topology-aware asks of a set of cards (policy.md section 5)."""
+
+    REQUIRED = "required"
+    PREFERRED = "preferred"
+
+
+class Reason(StrEnum):
+    """Why a card, or a node, can't take a request: policy.md section 3, in the order of its table.
+
+    The order is the tie-break between words that are equally frequent: the later one wins.
+    """
+
+    CARD_NOT_HEALTHY = "CardNotHealth"
+    CARD_CORDONED = "CardCordoned"
+    CARD_TYPE = "CardTypeMismatch"
+    CARD_UUID = "CardUuidMismatch"
+    SLOTS = "CardTimeSlicingExhausted"
+    QUOTA = "ResourceQuotaNotFit"
+    MEMORY = "CardInsufficientMemory"
+    CORES = "CardInsufficientCore"
+    EXCLUSIVE = "ExclusiveDeviceAllocateConflict"
+    COMPUTE = "CardComputeUnitsExhausted"
+    TOPOLOGY = "CardTopologyNotSatisfied"
+    NUMA = "NumaNotFit"
+    NODE_TOO_FEW_CARDS = "NodeInsufficientDevice"
+    NODE_NOT_REPORTED = "NodeNotReported"
+    NODE_HAS_NO_CARDS = "NodeHasNoCards"
+    NODE_UNREADABLE = "NodeHasUnreadableAllocation"
+    INVALID_REQUEST = "InvalidGPURequest"
+
+    @property
+    def rank(self) -> int:
+        """The row of the table, from 0."""
+        return _RANK[self]
+
+    @property
+    def is_of_identity(self) -> bool:
+        """Whether it is a word of checks 1 to 4: the card, not its load, is the obstacle."""
+        return self in _OF_IDENTITY
+
+
+_RANK = {reason: row for row, reason in enumerate(Reason)}
+_OF_IDENTITY = frozenset(
+    {Reason.CARD_NOT_HEALTHY, Reason.CARD_CORDONED, Reason.CARD_TYPE, Reason.CARD_UUID}
+)
+
+
+class EventReason(StrEnum):
+    """Reasons of our events that are not refusals (contracts.md, "Events on the Pod")."""
+
+    CARDS_ALLOCATED = "CardsAllocated"
+    UNKNOWN_POLICY = "UnknownSchedulingPolicy"
+    BINDING_FAILED = "BindingFailed"
+    CLASS_TAKES_OUR_RESOURCE = "ClassTakesOurResource"
+    UNREADABLE_ALLOCATION = "UnreadableAllocation"

@@ -1,0 +1,83 @@
+"""Parse a policy chain: ``"mutex, binpack"`` → filters and sort keys (policy.md section 2).
+
+Below engine and wire, because both speak of policies: wire when it reads a Pod, the engine when it
+places one, admission when it warns of a name that nobody knows.
+"""
+
+import difflib
+from dataclasses import dataclass
+
+from cardwise.model import Policy
+from cardwise.names import PolicyName
+from cardwise.settings import Scheduling
+
+SORT_KEYS = (PolicyName.BINPACK, PolicyName.SPREAD, PolicyName.NUMA)
+_BY_TEXT = {name.value: name for name in PolicyName}
+_ALONE = {
+    PolicyName.BINPACK: (PolicyName.BINPACK, PolicyName.NUMA),
+    PolicyName.SPREAD: (PolicyName.SPREAD, PolicyName.NUMA),
+    PolicyName.MUTEX: (PolicyName.SPREAD, PolicyName.NUMA),
+    PolicyName.TOPOLOGY_AWARE: (PolicyName.SPREAD, PolicyName.NUMA),
+    PolicyName.NUMA: (PolicyName.NUMA,),
+}
+"""Sort keys of a chain of one name: as before chains existed, score first, then the lower NUMA
+node (section 2, rule 6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedPolicy:
+    """What a text came to, and what of it had no effect."""
+
+    policy: Policy
+    unknown: tuple[str, ...] = ()
+    """Names that nobody knows, as written."""
+    disabled: tuple[str, ...] = ()
+    """Names that the cluster's settings switch off."""
+
+
+def parse(text: str | None, scheduling: Scheduling) -> ParsedPolicy:
+    """Read a Pod's chain; where nothing known is in it, the cluster's ``cardPolicy`` stands in.
+
+    Never fails: a name that nobody knows has no effect and is handed back to be told.
+    """
+    names, unknown, disabled = _known(text or "", scheduling)
+    if not names:
+        names, _, _ = _known(scheduling.cardPolicy, scheduling)
+    return ParsedPolicy(_policy(names or [PolicyName.SPREAD]), tuple(unknown), tuple(disabled))
+
+
+def nearest(name: str) -> str | None:
+    """The known name that a misspelt one most likely means, or None when none is near."""
+    near = difflib.get_close_matches(name.strip().lower(), list(_BY_TEXT), n=1, cutoff=0.6)
+    return near[0] if near else None
+
+
+def _known(text: str, scheduling: Scheduling) -> tuple[list[PolicyName], list[str], list[str]]:
+    """Split a chain into names in force, unknown and disabled ones; the first of equals stays."""
+    words = dict.fromkeys(word for part in text.split(",") if (word := part.strip()))
+    known: list[PolicyName] = []
+    unknown: list[str] = []
+    disabled: list[str] = []
+    for word in words:
+        name = _BY_TEXT.get(word)
+        if name is None:
+            unknown.append(word)
+        elif name is PolicyName.TOPOLOGY_AWARE and not scheduling.topologyAware.enabled:
+            disabled.append(word)
+        else:
+            known.append(name)
+    return known, unknown, disabled
+
+
+def _policy(names: list[PolicyName]) -> Policy:
+    """Put known names into force: filters whatever their place, sort keys in written order."""
+    if len(names) == 1:
+        keys = _ALONE[names[0]]
+    else:
+        keys = tuple(name for name in names if name in SORT_KEYS) or (PolicyName.SPREAD,)
+    return Policy(
+        mutex=PolicyName.MUTEX in names,
+        topology_aware=PolicyName.TOPOLOGY_AWARE in names,
+        keys=keys,
+        names=tuple(names),
+    )

@@ -1,0 +1,152 @@
+"""What Cardwise asks of the outside: one Protocol a neighbour, one docstring a verb.
+
+Separate, so that no caller can tell the real thing from a fake: adapters implement these classes
+(``agent/nvml.py``, ``kube/``), and the fakes under ``tests/fakes`` do too.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cardwise.model import Link
+
+# The driver ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardReading:
+    """One card as its driver shows it, before any setting is applied."""
+
+    uuid: str
+    index: int
+    name: str = ""
+    """The driver's name of the model."""
+    memory_mib: int | None = None
+    """None: the driver can't tell (cards that share the machine's memory)."""
+    numa: int | None = None
+    """NUMA node; None is unknown."""
+    pci_bus_id: str = ""
+    mig: bool = False
+    """Whether the card is split by MIG."""
+    trouble: str = ""
+    """Why no tenant may use the card; empty where it is healthy."""
+    slots: int | None = None
+    """What a simulated profile says of slots; None leaves them to the settings."""
+    cores: int | None = None
+    """Likewise."""
+    mode: str | None = None
+    """Likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """All that was read of one machine, at one moment."""
+
+    driver_version: str = ""
+    cards: tuple[CardReading, ...] = ()
+    links: tuple[Link, ...] | None = None
+    """By card index; None where the driver can't tell how cards are joined."""
+    troubles: tuple[str, ...] = ()
+    """Sentences about cards that are too broken to be listed in ``cards``."""
+
+
+class Nvml(Protocol):
+    """The NVIDIA driver's management library, or what stands for it."""
+
+    def read(self) -> Readings | None:
+        """Read the whole machine; None where it has no NVIDIA library at all.
+
+        It may block for as long as the driver does.
+
+        Raises:
+            NvmlUnavailable: the library is there and fails.
+        """
+        ...
+
+
+# The cluster, as the agent sees it ----------------------------------------------------------------
+
+
+class GPUNodeStore(Protocol):
+    """GPUNodes in the cluster.
+
+    Raises:
+        ApiError: every verb, where the API server refuses or does not answer.
+    """
+
+    async def get(self, name: str) -> dict[str, Any] | None:
+        """The GPUNode as it is; None where there is none."""
+        ...
+
+    async def create(self, name: str) -> None:
+        """Make an empty GPUNode that goes when its Node goes; one that is there already is fine."""
+        ...
+
+    async def apply_status(
+        self, name: str, status: dict[str, Any], manager: str
+    ) -> dict[str, Any] | None:
+        """Make ``status`` the manager's part of the status, and return the whole GPUNode.
+
+        What the manager applied before and leaves out now is removed; the parts of other managers
+        stay. None where there is no such GPUNode.
+        """
+        ...
+
+
+# The cluster, as the controller sees it -----------------------------------------------------------
+
+
+class Cluster(Protocol):
+    """What the controller asks of the cluster.
+
+    Every method raises ``ApiError``: with a status when the API server refused, with status None
+    when nobody knows whether the request had its effect.
+    """
+
+    def unfinished_pods(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every Pod that is not Succeeded or Failed, in chunks of one consistent list."""
+        ...
+
+    def gpunodes(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every GPUNode, in chunks."""
+        ...
+
+    def nodes(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every Node, in chunks."""
+        ...
+
+    def quotas(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every ResourceQuota, in chunks."""
+        ...
+
+    async def device_classes(self) -> list[dict[str, Any]]:
+        """Every DeviceClass; none where the cluster has no such kind."""
+        ...
+
+    async def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """One Pod as it is now, or None."""
+        ...
+
+    async def bind(self, binding: dict[str, Any], *, within: float) -> None:
+        """Send a Binding: node, annotations and identity in one write; ``within`` so many seconds."""
+        ...
+
+    async def create_event(self, event: dict[str, Any]) -> None:
+        """Post an event (events.k8s.io/v1)."""
+        ...
+
+    async def count_event(self, namespace: str, name: str, series: dict[str, Any]) -> None:
+        """Say that an event happened again."""
+        ...
+
+    async def annotate_node(self, name: str, key: str, value: str) -> None:
+        """Set one annotation of a Node."""
+        ...
+
+    async def annotate_pod(self, namespace: str, name: str, key: str, value: str) -> None:
+        """Set one annotation of a Pod."""
+        ...
+
+    async def apply_gpunode_status(self, name: str, status: dict[str, Any], manager: str) -> None:
+        """Server-side apply of a part of a GPUNode's status."""
+        ...

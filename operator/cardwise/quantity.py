@@ -1,0 +1,81 @@
+"""Kubernetes quantities as whole numbers (policy.md section 1).
+
+The API server rewrites what a user wrote (``1000`` arrives as ``1k``), so values are read by what
+they are worth, not by how they look. Binary suffixes are refused: ``gpumem: 16Gi`` would be 17
+billion MiB, which nobody means.
+"""
+
+import re
+from decimal import Context, Decimal
+from typing import Final
+
+from cardwise.errors import BadQuantity
+
+LARGEST: Final = 2**31 - 1
+"""HAMi keeps these numbers in 32 signed bits; a larger one is never what a user means."""
+
+_FORM = re.compile(
+    r"(?P<number>[+-]?(?:[0-9]{1,64}(?:\.[0-9]{0,64})?|\.[0-9]{1,64}))"
+    r"(?:(?P<suffix>Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE](?P<exponent>[+-]?[0-9]{1,3}))?"
+)
+_POWER_OF_TEN: Final = {
+    "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
+}  # fmt: skip
+_POWER_OF_1024: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_EXACT: Final = Context(prec=200)
+"""Holds every number that the form above lets through: nothing is rounded on the way to a check."""
+
+
+def whole(value: object) -> int:
+    """Read a quantity as a whole number from 0 to 2**31 - 1.
+
+    Raises:
+        BadQuantity: the text says what is wrong, without naming the key (the caller knows it).
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise BadQuantity("is not a number")
+    if isinstance(value, int):
+        # Not by way of text: Python refuses to spell an integer of thousands of digits.
+        return _bounded(Decimal(max(-1, min(value, LARGEST + 1))))
+    match = _FORM.fullmatch(str(value))
+    if match is None:
+        raise BadQuantity("is not a number")
+    suffix = match["suffix"] or ""
+    if suffix in _POWER_OF_1024:
+        raise BadQuantity(f"has the binary suffix {suffix}")
+    return _bounded(_decimal(match))
+
+
+def mebibytes(value: object) -> int | None:
+    """Guess the MiB that somebody meant who wrote bytes: 16384 for ``16Gi``, 15258 for ``16G``.
+
+    For advice only. None where the value is no amount of bytes, or comes to less than 1 MiB or to
+    more than a card can have; a binary suffix that is not a whole number of MiB is rounded down.
+    """
+    match = _FORM.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return None
+    power = _POWER_OF_1024.get(match["suffix"] or "")
+    number = Decimal(match["number"]) * 1024**power if power else _decimal(match)
+    if not 2**20 <= number <= LARGEST * 2**20:
+        return None
+    return int(number) // 2**20
+
+
+def _decimal(match: re.Match[str]) -> Decimal:
+    """The number that a text without a binary suffix is worth, exactly."""
+    suffix = match["suffix"]
+    power = _POWER_OF_TEN[suffix] if suffix else int(match["exponent"] or 0)
+    return Decimal(match["number"]).scaleb(power, _EXACT)
+
+
+def _bounded(number: Decimal) -> int:
+    """Refuse what is negative, too large or not whole."""
+    if number < 0:
+        raise BadQuantity("is negative")
+    # Compared first: an exponent of hundreds must not become a number of hundreds of digits.
+    if number > LARGEST:
+        raise BadQuantity(f"is above {LARGEST}")
+    if number != int(number):
+        raise BadQuantity("is not a whole number")
+    return int(number)

@@ -1,0 +1,135 @@
+"""The settings file: one YAML document that controller, webhook and agent read alike.
+
+Separate from the edges, because admission (pure) and the command line need the same values.
+"""
+
+from typing import Any
+
+import msgspec
+import yaml
+
+from cardwise.errors import BadSettings
+from cardwise.names import NodePolicy, TopologyMode
+from cardwise.quantity import LARGEST
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A group of keys; an unknown key is an error, so that a typo never means "default"."""
+
+
+class TopologyAware(_Section, frozen=True):
+    """The filter ``topology-aware`` (policy.md section 5)."""
+
+    enabled: bool = True
+    """Off: the name is dropped from every chain, with a warning."""
+    mode: TopologyMode = TopologyMode.REQUIRED
+
+
+class Scheduling(_Section, frozen=True):
+    """How cards are chosen where a Pod does not say."""
+
+    door: str = "extender"
+    cardPolicy: str = "spread"  # noqa: N815 - the file's key
+    """A chain, as a Pod would write it."""
+    nodePolicy: NodePolicy = NodePolicy.BINPACK  # noqa: N815
+    topologyAware: TopologyAware = TopologyAware()  # noqa: N815
+    initShrink: bool = False  # noqa: N815
+    """True: a Pod's use shrinks to its regular containers' once its init containers ended well."""
+
+
+class Events(_Section, frozen=True):
+    """What events may tell."""
+
+    nameTenants: bool = True  # noqa: N815
+    """False: tenants of other namespaces are counted, not named."""
+
+
+class Defaults(_Section, frozen=True):
+    """What a container asks where it does not say."""
+
+    memoryMiB: int = 0  # noqa: N815
+    """MiB per card; 0 is the whole card's memory."""
+    cores: int = 0
+    gpuCount: int = 1  # noqa: N815
+    """Cards, where only memory, percentage or cores were asked."""
+
+
+class Admission(_Section, frozen=True):
+    """What the webhook writes into Pods that ask for cards, beyond what placement needs."""
+
+    runtimeClassName: str = ""  # noqa: N815
+    """For Pods that name none; empty: none is written."""
+    coreUtilizationPolicy: str = ""  # noqa: N815
+    """HAMi-core's ``GPU_CORE_UTILIZATION_POLICY``: force or disable; empty or default: not set."""
+    hideCardsFromOthers: bool = False  # noqa: N815
+    """True: containers without cards get ``NVIDIA_VISIBLE_DEVICES=none``."""
+
+
+CORE_UTILIZATION_POLICIES = ("", "default", "force", "disable")
+
+
+class Agent(_Section, frozen=True):
+    """What an agent publishes; a GPUNode's ``spec`` goes before it."""
+
+    slotsPerCard: int = 10  # noqa: N815
+    memoryScaling: float = 1.0  # noqa: N815
+    coreScaling: float = 1.0  # noqa: N815
+    reportSeconds: int = 60  # noqa: N815
+    """Seconds between two heartbeats."""
+
+
+class Settings(_Section, frozen=True):
+    """All settings, with their defaults."""
+
+    scheduling: Scheduling = Scheduling()
+    events: Events = Events()
+    defaults: Defaults = Defaults()
+    admission: Admission = Admission()
+    agent: Agent = Agent()
+
+
+def parse(text: str) -> Settings:
+    """Read a settings document; an empty one is all defaults.
+
+    Raises:
+        BadSettings: not YAML, an unknown key, or a wrong type; the text names the key.
+    """
+    try:
+        document: Any = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: e.g. a date of month 13
+        raise BadSettings(f"the settings are not YAML: {' '.join(str(error).split())}") from error
+    try:
+        settings = msgspec.convert({} if document is None else document, Settings)
+    except msgspec.ValidationError as error:
+        raise BadSettings(f"the settings are wrong: {error}") from error
+    _check_values(settings)
+    return settings
+
+
+def _check_values(settings: Settings) -> None:
+    """Refuse values that have the right type and no meaning."""
+    limits: list[tuple[str, int, int]] = [
+        ("defaults.memoryMiB", settings.defaults.memoryMiB, 0),
+        ("defaults.cores", settings.defaults.cores, 0),
+        ("defaults.gpuCount", settings.defaults.gpuCount, 0),
+        ("agent.slotsPerCard", settings.agent.slotsPerCard, 1),
+        ("agent.reportSeconds", settings.agent.reportSeconds, 1),
+    ]
+    for key, value, least in limits:
+        if not least <= value <= LARGEST:
+            raise BadSettings(f"the settings are wrong: {key} must be from {least} to {LARGEST}")
+    for key, factor in [
+        ("agent.memoryScaling", settings.agent.memoryScaling),
+        ("agent.coreScaling", settings.agent.coreScaling),
+    ]:
+        if not 0 < factor <= 100:
+            raise BadSettings(f"the settings are wrong: {key} must be above 0, at most 100")
+    if settings.admission.coreUtilizationPolicy not in CORE_UTILIZATION_POLICIES:
+        raise BadSettings(
+            "the settings are wrong: admission.coreUtilizationPolicy must be force, disable, "
+            "default or empty"
+        )
+    if settings.scheduling.door != "extender":
+        raise BadSettings(
+            "the settings are wrong: scheduling.door must be extender, the only door there is yet"
+        )

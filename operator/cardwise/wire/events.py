@@ -1,0 +1,58 @@
+"""An event as events.k8s.io/v1 wants it; ``kubectl describe`` shows it under the Pod."""
+
+from datetime import datetime
+from typing import Any
+
+from cardwise.model import PodRef
+from cardwise.names import API_GROUP, EventReason
+
+_CONTROLLER = f"{API_GROUP}/controller"
+_NAME_KEPT = 230
+"""Of the Pod's name: an event's name has room for 253 characters."""
+
+
+def event_body(
+    pod: PodRef, *, warning: bool, reason: str, note: str, when: datetime, instance: str
+) -> dict[str, Any]:
+    """Make an event on a Pod.
+
+    Args:
+        pod: whom it is about.
+        warning: its type: Warning, or Normal.
+        reason: one word.
+        note: what people read, at most 1,024 bytes.
+        when: with a time zone.
+        instance: which controller says so.
+    """
+    placed = reason in (EventReason.CARDS_ALLOCATED, EventReason.BINDING_FAILED)
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{pod.name[:_NAME_KEPT]}.{int(when.timestamp() * 1_000_000):016x}",
+            "namespace": pod.namespace,
+        },
+        "eventTime": _micro_time(when),
+        "reportingController": _CONTROLLER,
+        "reportingInstance": instance[:128],
+        "action": "Binding" if placed else "Scheduling",
+        "reason": reason,
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+        },
+        "note": note,
+        "type": "Warning" if warning else "Normal",
+    }
+
+
+def series_body(count: int, when: datetime) -> dict[str, Any]:
+    """Say that an event happened ``count`` times so far, last at ``when``; at least twice."""
+    return {"count": max(2, count), "lastObservedTime": _micro_time(when)}
+
+
+def _micro_time(when: datetime) -> str:
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,335 @@
+"""GPUNode JSON ⇄ values (contracts.md, "GPUNode").
+
+Separate, so that every key of a GPUNode is spelt here and nowhere else. Reading trusts nothing: a
+document may come from a file, or from a cluster whose schema is older than this program.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from cardwise import names
+from cardwise.errors import BadGPUNode, BadQuantity
+from cardwise.model import (
+    NO_USE,
+    Card,
+    CardUse,
+    Condition,
+    GPUNode,
+    Link,
+    NodeOverrides,
+)
+from cardwise.quantity import whole
+from cardwise.wire import checked
+
+Json = dict[str, Any]
+
+MOST_CARDS: Final = 64
+MOST_LINKS: Final = MOST_CARDS * (MOST_CARDS - 1) // 2
+"""All pairs of that many cards."""
+MOST_NVLINKS: Final = 64
+"""Between two cards; more would let one pair outweigh any other set."""
+
+_NAME = re.compile(r"\S{1,253}")
+# A UUID becomes a field of the allocation text, whose marks are the comma, the colon and the
+# semicolon: printable ASCII without these.
+_UUID = re.compile(r"[!-+\--9<-~]{1,128}")
+_UUID_FORM = "a card's UUID, without blanks, commas, colons and semicolons"
+
+
+# Reading ------------------------------------------------------------------------------------------
+
+
+def gpunode_of(document: Json) -> GPUNode:
+    """Read a GPUNode; what it leaves out has the schema's defaults.
+
+    Raises:
+        BadGPUNode: one sentence that names the node, the field and what to write instead.
+    """
+    name = _name_of(document)
+    try:
+        spec = checked.mapping(document.get("spec"), "spec")
+        status = checked.mapping(document.get("status"), "status")
+        return GPUNode(
+            name=name,
+            cards=_cards_of(status.get("cards")),
+            links=None if status.get("links") is None else _links_of(status["links"]),
+            cordoned=_cordoned_of(spec.get("cordonedCards")),
+            reported_at=_time_of(status.get("reportedAt"), "status.reportedAt"),
+        )
+    except BadGPUNode as error:
+        raise BadGPUNode(f"GPUNode {name}: {error}") from error
+
+
+def overrides_of(document: Json) -> NodeOverrides:
+    """Read what the administrator set for this node's agent.
+
+    Raises:
+        BadGPUNode: one sentence that names the node, the field and what to write instead.
+    """
+    name = _name_of(document)
+    try:
+        spec = checked.mapping(document.get("spec"), "spec")
+        return NodeOverrides(
+            slots_per_card=checked.number(
+                spec.get("slotsPerCard"), "spec.slotsPerCard", default=None, least=1
+            ),
+            memory_scaling=checked.factor(spec.get("memoryScaling"), "spec.memoryScaling"),
+            core_scaling=checked.factor(spec.get("coreScaling"), "spec.coreScaling"),
+            memory_mib=checked.number(
+                spec.get("memoryMiB"), "spec.memoryMiB", default=None, least=1
+            ),
+            mode=checked.choice(spec.get("mode"), "spec.mode", names.MODES),
+        )
+    except BadGPUNode as error:
+        raise BadGPUNode(f"GPUNode {name}: {error}") from error
+
+
+def conditions_of(document: Json) -> tuple[Condition, ...]:
+    """Read the conditions, leaving out what is none: they are for people, nothing hangs on them."""
+    listed = _part(document, "status", "conditions")
+    return tuple(
+        Condition(
+            type=each["type"],
+            holds=each.get("status") == "True",
+            reason=_said(each, "reason"),
+            message=_said(each, "message"),
+            since=_said(each, "lastTransitionTime"),
+        )
+        for each in (listed if isinstance(listed, list) else [])
+        if isinstance(_part(each, "type"), str)
+    )
+
+
+def cordoned_by_annotation(node_document: Json) -> frozenset[str]:
+    """UUIDs that HAMi's annotation on a Node closes: a comma list, blanks around them dropped."""
+    text = _part(node_document, "metadata", "annotations", names.NODE_CORDON)
+    members = text.split(",") if isinstance(text, str) else []
+    return frozenset(uuid.strip() for uuid in members if uuid.strip())
+
+
+def offers_cards(node_document: Json) -> bool:
+    """Whether a Node offers ``nvidia.com/gpu``, so that without a GPUNode its agent is missing."""
+    try:
+        return whole(_part(node_document, "status", "allocatable", names.RESOURCE_COUNT)) > 0
+    except BadQuantity:
+        return False
+
+
+def _part(document: object, *keys: str) -> object:
+    """What stands at the end of a path; None where something on the way is no object."""
+    for key in keys:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
+
+
+def _said(document: object, key: str) -> str:
+    value = _part(document, key)
+    return value if isinstance(value, str) else ""
+
+
+def _name_of(document: Json) -> str:
+    name = _part(document, "metadata", "name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BadGPUNode("a GPUNode has no metadata.name: write the name of its Node")
+    return name
+
+
+def _time_of(value: object, where: str) -> str:
+    # YAML makes an unquoted time a value of its own; it is only ever compared with itself.
+    if value is None or isinstance(value, str | bool | int | float | dict | list):
+        return checked.text(value, where)
+    return str(value)
+
+
+def _cordoned_of(value: object) -> frozenset[str]:
+    where = "spec.cordonedCards"
+    return frozenset(
+        checked.text(uuid, f"{where}[{position}]")
+        for position, uuid in enumerate(checked.sequence(value, where))
+        if uuid is not None
+    )
+
+
+def _cards_of(value: object) -> tuple[Card, ...]:
+    listed = checked.sequence(value, "status.cards")
+    if len(listed) > MOST_CARDS:
+        raise BadGPUNode(f"status.cards lists {len(listed)} cards: write at most {MOST_CARDS}")
+    cards: dict[int, Card] = {}
+    uuids: set[str] = set()
+    for position, each in enumerate(listed):
+        where = f"status.cards[{position}]"
+        card = _card_of(checked.mapping(each, where), where)
+        if card.uuid in uuids:
+            raise BadGPUNode(f"{where}.uuid is {card.uuid} again: every card has its own UUID")
+        if card.index in cards:
+            raise BadGPUNode(f"{where}.index is {card.index} again: every card has its own index")
+        uuids.add(card.uuid)
+        cards[card.index] = card
+    return tuple(cards[index] for index in sorted(cards))
+
+
+def _card_of(card: Json, where: str) -> Card:
+    return Card(
+        uuid=checked.match(card.get("uuid"), f"{where}.uuid", pattern=_UUID, what=_UUID_FORM),
+        index=checked.needed(card.get("index"), f"{where}.index"),
+        model=checked.text(card.get("model"), f"{where}.model"),
+        memory_mib=checked.needed(card.get("memoryMiB"), f"{where}.memoryMiB"),
+        cores=checked.number(card.get("cores"), f"{where}.cores", default=100),
+        slots=checked.number(card.get("slots"), f"{where}.slots", default=10),
+        numa=checked.number(card.get("numaNode"), f"{where}.numaNode", default=None),
+        mode=checked.choice(card.get("mode"), f"{where}.mode", names.MODES) or names.MODE_DEFAULT,
+        healthy=checked.flag(card.get("healthy"), f"{where}.healthy", default=True),
+        unhealthy_reason=checked.text(card.get("unhealthyReason"), f"{where}.unhealthyReason"),
+        pci_bus_id=checked.text(card.get("pciBusId"), f"{where}.pciBusId"),
+    )
+
+
+def _links_of(value: object) -> tuple[Link, ...]:
+    listed = checked.sequence(value, "status.links")
+    if len(listed) > MOST_LINKS:
+        raise BadGPUNode(f"status.links lists {len(listed)} pairs: write at most {MOST_LINKS}")
+    links: dict[tuple[int, int], Link] = {}
+    for position, each in enumerate(listed):
+        where = f"status.links[{position}]"
+        link = _link_of(checked.mapping(each, where), where)
+        pair = (link.first, link.second)
+        if pair in links:
+            raise BadGPUNode(
+                f"{where}.between names the cards {link.first} and {link.second} again:"
+                " every pair stands once, in either order"
+            )
+        links[pair] = link
+    return tuple(links[pair] for pair in sorted(links))
+
+
+def _link_of(link: Json, where: str) -> Link:
+    ends = checked.sequence(link.get("between"), f"{where}.between")
+    if len(ends) != 2:
+        raise BadGPUNode(f"{where}.between has {len(ends)} members: write the indexes of two cards")
+    first, second = sorted(
+        checked.needed(end, f"{where}.between[{position}]") for position, end in enumerate(ends)
+    )
+    if first == second:
+        raise BadGPUNode(f"{where}.between names the card {first} twice: a link joins two cards")
+    return Link(
+        first=first,
+        second=second,
+        nvlinks=checked.number(
+            link.get("nvlinks"), f"{where}.nvlinks", default=0, most=MOST_NVLINKS
+        ),
+        path=checked.choice(link.get("path"), f"{where}.path", names.LINK_PATHS) or "",
+    )
+
+
+# Writing ------------------------------------------------------------------------------------------
+
+
+def report_of(node: GPUNode, *, driver_version: str, conditions: Sequence[Condition] = ()) -> Json:
+    """The agent's part of the status: sorted, without empty fields, the same for equal values."""
+    status: Json = {
+        "reportedAt": node.reported_at,
+        "driverVersion": driver_version,
+        "cards": [_card_json(card) for card in sorted(node.cards, key=lambda card: card.index)],
+        "links": None
+        if node.links is None
+        else [
+            _link_json(link)
+            for link in sorted(node.links, key=lambda link: (link.first, link.second))
+        ],
+        "conditions": [
+            _condition_json(condition)
+            for condition in sorted(conditions, key=lambda condition: condition.type)
+        ],
+    }
+    return {key: value for key, value in status.items() if value is not None and value != ""}
+
+
+def document_of(
+    node: GPUNode, *, driver_version: str = "", conditions: Sequence[Condition] = ()
+) -> Json:
+    """A whole GPUNode with the agent's part of the status: what ``gpunode_of`` reads back."""
+    document: Json = {
+        "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
+        "kind": names.GPUNODE_KIND,
+        "metadata": {"name": node.name},
+    }
+    if node.cordoned:
+        document["spec"] = {"cordonedCards": sorted(node.cordoned)}
+    document["status"] = report_of(node, driver_version=driver_version, conditions=conditions)
+    return document
+
+
+def usage_of(
+    node: GPUNode, uses: Mapping[str, CardUse], tenants: Mapping[str, Sequence[str]]
+) -> Json:
+    """The controller's part of the status: who uses what, and the printed columns.
+
+    Args:
+        node: what its agent reports.
+        uses: by UUID, what is used of a card; a card that is not named is idle.
+        tenants: by UUID, ``namespace/name`` of the Pods on a card.
+
+    A used card that the node no longer reports is listed too, after the others: its tenants are
+    still there (policy.md section 9). The summary counts reported cards only.
+    """
+    reported = [card.uuid for card in sorted(node.cards, key=lambda card: card.index)]
+    gone = sorted({*uses, *tenants}.difference(reported))
+    used = [uses.get(uuid, NO_USE) for uuid in reported]
+    models = dict.fromkeys(card.model for card in node.cards if card.model)
+    return {
+        "usage": [
+            {
+                "uuid": uuid,
+                "slots": uses.get(uuid, NO_USE).slots,
+                "memoryMiB": uses.get(uuid, NO_USE).memory_mib,
+                "cores": uses.get(uuid, NO_USE).cores,
+                "tenants": sorted(tenants.get(uuid, ())),
+            }
+            for uuid in [*reported, *gone]
+        ],
+        "summary": {
+            "cards": len(node.cards),
+            "healthy": sum(card.healthy for card in node.cards),
+            "model": ", ".join(models),
+            "slots": f"{sum(use.slots for use in used)}/{sum(card.slots for card in node.cards)}",
+            "memory": f"{sum(use.memory_mib for use in used)}"
+            f"/{sum(card.memory_mib for card in node.cards)}",
+        },
+    }
+
+
+def _card_json(card: Card) -> Json:
+    written: Json = {
+        "uuid": card.uuid,
+        "index": card.index,
+        "model": card.model,
+        "memoryMiB": card.memory_mib,
+        "cores": card.cores,
+        "slots": card.slots,
+        "numaNode": card.numa,
+        "mode": card.mode,
+        "healthy": card.healthy,
+        "unhealthyReason": card.unhealthy_reason,
+        "pciBusId": card.pci_bus_id,
+    }
+    return {key: value for key, value in written.items() if value is not None and value != ""}
+
+
+def _link_json(link: Link) -> Json:
+    written: Json = {"between": [link.first, link.second], "nvlinks": link.nvlinks}
+    if link.path:
+        written["path"] = link.path
+    return written
+
+
+def _condition_json(condition: Condition) -> Json:
+    written: Json = {
+        "type": condition.type,
+        "status": "True" if condition.holds else "False",
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+    if condition.since:
+        written["lastTransitionTime"] = condition.since
+    return written

@@ -1,0 +1,181 @@
+"""Pod → what it is and which cards it has; a booking → the Binding that writes it.
+
+The annotation on the bound Pod is the truth about who has which card: the ledger is rebuilt from
+what is read here, so what can't be read raises and is never taken for "no cards".
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cardwise.errors import BadAllocation
+from cardwise.model import Booking, ContainerKind, PodRef, Share
+from cardwise.names import (
+    ALLOCATED,
+    BIND_PHASE,
+    BIND_PHASE_ALLOCATING,
+    BIND_TIME,
+    EXCLUSIVE_HELD,
+    TO_ALLOCATE,
+    VGPU_NODE,
+    VGPU_TIME,
+)
+from cardwise.wire import allocation
+from cardwise.wire.containers import Container, containers_of, count_of, names_ours
+from cardwise.wire.fields import annotations_of, at, items, mapping, quoted, size_of, text
+from cardwise.wire.requests import pod_ref, request_of
+
+__all__ = [
+    "annotation_bytes",
+    "asks_cards",
+    "binding_body",
+    "booking_of",
+    "bound_node",
+    "is_finished",
+    "is_terminating",
+    "pod_ref",
+    "request_of",
+    "resource_version",
+]
+
+
+def asks_cards(pod: dict[str, Any]) -> bool:
+    """Whether a container names any resource of ours; cheap, and nothing is parsed."""
+    return any(names_ours(container.json) for container in containers_of(pod))
+
+
+def is_finished(pod: dict[str, Any]) -> bool:
+    """Whether it ended: its containers run no more, so it holds no card."""
+    return at(pod, "status", "phase") in ("Succeeded", "Failed")
+
+
+def is_terminating(pod: dict[str, Any]) -> bool:
+    """Whether its deletion has begun; it holds its cards until it is gone."""
+    return bool(at(pod, "metadata", "deletionTimestamp"))
+
+
+def bound_node(pod: dict[str, Any]) -> str | None:
+    """The node it is bound to."""
+    return text(at(pod, "spec", "nodeName")) or None
+
+
+def resource_version(pod: dict[str, Any]) -> str:
+    """Which version of the Pod this is; empty where none is told."""
+    return text(at(pod, "metadata", "resourceVersion"))
+
+
+def booking_of(pod: dict[str, Any], *, init_shrink: bool = False) -> Booking | None:
+    """Read the cards of a bound, unfinished Pod.
+
+    On a Pod that is not bound the annotation is somebody's text and no booking (section 9).
+
+    Args:
+        pod: a Pod as the API server returns it.
+        init_shrink: HAMi's way: what ordinary init containers took is free once all of them ended
+            well (section 7; the setting ``scheduling.initShrink``).
+
+    Returns:
+        None for a Pod that is unbound or finished, or that has no allocation.
+
+    Raises:
+        BadAllocation: one sentence; the Pod's node must take no new Pod until it is mended.
+    """
+    node = bound_node(pod)
+    written = mapping(at(pod, "metadata", "annotations"))
+    if node is None or is_finished(pod) or ALLOCATED not in written:
+        return None
+    value = written[ALLOCATED]
+    if not isinstance(value, str | None):
+        raise BadAllocation(f"{quoted(value)} is no text")
+    segments = allocation.decode(value or "")
+    containers = containers_of(pod)
+    kinds = _kinds(segments, containers)
+    segments = segments[: len(kinds)]
+    if init_shrink and _init_containers_ended_well(pod, containers):
+        segments = tuple(
+            () if kind is ContainerKind.INIT else segment
+            for kind, segment in zip(kinds, segments, strict=True)
+        )
+    return Booking(
+        node=node,
+        containers=segments,
+        kinds=kinds,
+        exclusive=annotations_of(pod).get(EXCLUSIVE_HELD) == "true",
+    )
+
+
+def _kinds(
+    segments: tuple[tuple[Share, ...], ...], containers: list[Container]
+) -> tuple[ContainerKind, ...]:
+    """What kind of container each segment belongs to (section 7, "Reading").
+
+    Where the text can't be the Pod's, segment by segment, nobody knows which of them run at the
+    same time, so all count as regular ones: summed, to the Pod's end.
+    """
+    beyond = segments[len(containers) :]
+    mismatched = (
+        len(segments) < len(containers)
+        or any(beyond)
+        or any(
+            shares and not count_of(container.json)
+            for shares, container in zip(segments, containers, strict=False)
+        )
+    )
+    if mismatched:
+        return (ContainerKind.REGULAR,) * len(segments)
+    return tuple(container.kind for container in containers)
+
+
+def _init_containers_ended_well(pod: dict[str, Any], containers: list[Container]) -> bool:
+    """Whether every ordinary init container terminated with exit code 0."""
+    exits = {
+        text(at(status, "name")): at(status, "state", "terminated", "exitCode")
+        for status in items(at(pod, "status", "initContainerStatuses"))
+    }
+    ordinary = [c.name for c in containers if c.kind is ContainerKind.INIT]
+    return all(exits.get(name) == 0 for name in ordinary)
+
+
+def binding_body(
+    pod: PodRef, booking: Booking, unix_seconds: int, exclusive: bool
+) -> dict[str, Any]:
+    """Make the Binding that gives a Pod its node and its cards in one write.
+
+    Args:
+        pod: its UID is checked by the API server: a namesake is not bound in its place.
+        booking: the node, and the cards of each container in annotation order.
+        unix_seconds: the time of binding.
+        exclusive: whether the Pod locks its cards for its whole life (section 3, check 9).
+    """
+    words = allocation.encode(booking.containers)
+    annotations = {
+        ALLOCATED: words,
+        TO_ALLOCATE: words,
+        VGPU_NODE: booking.node,
+        VGPU_TIME: str(unix_seconds),
+        BIND_TIME: str(unix_seconds),
+        BIND_PHASE: BIND_PHASE_ALLOCATING,
+    }
+    if exclusive:
+        annotations[EXCLUSIVE_HELD] = "true"
+    metadata: dict[str, Any] = {
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "annotations": annotations,
+    }
+    if pod.uid:
+        metadata["uid"] = pod.uid
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": metadata,
+        # Without the kind the API server takes the target for something it does not know.
+        "target": {"apiVersion": "v1", "kind": "Node", "name": booking.node},
+    }
+
+
+def annotation_bytes(pod: dict[str, Any], extra: Mapping[str, str]) -> int:
+    """The size of a Pod's annotations once ``extra`` is merged into them, as the server counts it.
+
+    Above 256 KiB the API server refuses every later update of the Pod, its status included.
+    """
+    return size_of({**annotations_of(pod), **extra})

@@ -1,0 +1,136 @@
+"""The command itself, as a person or a DaemonSet runs it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cardwise.wire.gpunodes import gpunode_of
+
+AGENT = Path(sys.executable).with_name("cardwise-agent")
+
+# A start of the real program takes a second, more on a busy machine.
+pytestmark = pytest.mark.timeout(60)
+
+
+def agent(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [AGENT, *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+
+
+def printed(*arguments: str, **environment: str) -> dict[str, Any]:
+    done = agent("--print", *arguments, **environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    document: dict[str, Any] = yaml.safe_load(done.stdout)
+    return document
+
+
+def test_print_shows_the_gpunode_of_a_shipped_profile() -> None:
+    document = printed("--nvml", "simulated:t4x4", "--node-name", "n7")
+
+    assert document["kind"] == "GPUNode"
+    node = gpunode_of(document)
+    assert node.name == "n7"
+    assert [(card.model, card.memory_mib, card.slots) for card in node.cards] == [
+        ("NVIDIA-Tesla T4", 15360, 10)
+    ] * 4
+    assert len(node.links or ()) == 6
+
+
+def test_print_applies_the_settings_to_the_cards_of_a_file(tmp_path: Path) -> None:
+    profile = tmp_path / "profile.yaml"
+    profile.write_text(
+        "{kind: GPUNode, metadata: {name: x},"
+        " status: {cards: [{uuid: GPU-a, index: 0, memoryMiB: 1000}]}}"
+    )
+    config = tmp_path / "config.yaml"
+    config.write_text("agent: {slotsPerCard: 3, memoryScaling: 1.5}")
+
+    document = printed(
+        "--nvml", f"simulated:{profile}", "--config", str(config), NODE_NAME="from-the-environment"
+    )
+
+    card = gpunode_of(document).cards[0]
+    assert document["metadata"]["name"] == "from-the-environment"
+    assert (card.uuid, card.slots, card.memory_mib) == ("GPU-a", 3, 1500)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        pytest.param(
+            ["--nvml", "simulated:nope"],
+            "Error: profile nope: there is no such file, and the shipped profiles are"
+            " t4x4, v100x8, a100x8, h100x8, l40sx8\n",
+            id="no such profile",
+        ),
+        pytest.param(
+            ["--nvml", "mock"],
+            "Error: --nvml is mock: write auto, or simulated: and a file or a shipped name\n",
+            id="no such source",
+        ),
+        pytest.param(
+            ["--nvml", "simulated:t4x4", "--kubeconfig", "/nonexistent"],
+            "Error: --kubeconfig is /nonexistent: there is no such file\n",
+            id="no such kubeconfig",
+        ),
+    ],
+)
+def test_bad_input_ends_with_one_sentence(arguments: list[str], sentence: str) -> None:
+    done = agent(*arguments)
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == sentence
+
+
+def test_bad_settings_end_with_one_sentence_that_names_file_and_key(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("agent: {slotsPerCards: 3}")
+
+    done = agent("--print", "--nvml", "simulated:t4x4", "--config", str(config))
+
+    assert done.returncode == 2
+    assert str(config) in done.stderr
+    assert "slotsPerCards" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
+    # Nobody listens on port 1: the agent keeps trying, as it would while an API server restarts.
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "x",
+            }
+        )
+    )
+    arguments = ["--nvml", "simulated:t4x4", "--node-name", "n1", "--kubeconfig", str(kubeconfig)]
+    with subprocess.Popen([AGENT, *arguments], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if "is not published" in line:
+                process.send_signal(signal.SIGTERM)
+
+    assert process.returncode == 0
+    assert "the agent of node n1 ends" in lines[-1]
+    assert "Traceback" not in "".join(lines)

@@ -1,0 +1,324 @@
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from cardwise.agent.publish import LONGEST_PAUSE, PROBE_SECONDS, Publisher
+from cardwise.errors import ApiError, NvmlUnavailable
+from cardwise.ports import CardReading, Readings
+from cardwise.settings import Agent
+from cardwise.wire.gpunodes import gpunode_of
+from fakes.gpunodes import FakeGPUNodes
+
+ONE_CARD = Readings(
+    driver_version="580.65.06",
+    cards=(CardReading(uuid="GPU-a", index=0, name="Tesla T4", memory_mib=15360),),
+    links=(),
+)
+ILL = Readings(
+    driver_version="580.65.06",
+    cards=(
+        CardReading(uuid="GPU-a", index=0, name="Tesla T4", memory_mib=15360, trouble="Xid 79"),
+    ),
+    links=(),
+)
+
+
+@dataclass
+class Machine:
+    """A node's driver, cluster and clock, and the agent between them."""
+
+    store: FakeGPUNodes = field(default_factory=FakeGPUNodes)
+    says: Readings | NvmlUnavailable | None = ONE_CARD
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.publisher = Publisher(
+            name="n1",
+            read=self.read,
+            store=self.store,
+            settings=Agent(reportSeconds=60),
+            clock=self,
+            jitter=lambda: 0.5,
+        )
+
+    async def read(self) -> Readings | None:
+        if isinstance(self.says, NvmlUnavailable):
+            raise self.says
+        return self.says
+
+    def now(self) -> str:
+        return f"at {self.seconds:g}"
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    async def round(self, after: float = 0.0) -> None:
+        self.seconds += after
+        await self.publisher.round()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = self.store.documents["n1"]["status"]
+        return status
+
+    def conditions(self) -> dict[str, tuple[str, str]]:
+        return {
+            each["type"]: (each["status"], each["lastTransitionTime"])
+            for each in self.status["conditions"]
+        }
+
+
+async def test_the_first_report_makes_the_gpunode() -> None:
+    machine = Machine()
+
+    await machine.round()
+
+    assert machine.store.calls == ["get", "apply", "create", "apply"]
+    node = gpunode_of(machine.store.documents["n1"])
+    assert [card.uuid for card in node.cards] == ["GPU-a"]
+    assert node.reported_at == "at 0"
+    assert machine.status["driverVersion"] == "580.65.06"
+
+
+async def test_a_report_without_news_waits_for_the_heartbeat() -> None:
+    machine = Machine()
+    await machine.round()
+
+    await machine.round(after=56)  # the heartbeat is due after 57 s: 5 % early, by the jitter
+    quiet = len(machine.store.applied)
+    await machine.round(after=1)
+
+    assert quiet == 1
+    assert [status["reportedAt"] for status in machine.store.applied] == ["at 0", "at 57"]
+
+
+async def test_news_goes_out_at_once_and_sets_the_time_of_the_change() -> None:
+    machine = Machine()
+    await machine.round()
+    machine.says = Readings(driver_version="580.65.06")
+
+    await machine.round(after=10)
+
+    assert machine.status["cards"] == []
+    assert machine.conditions() == {
+        "Ready": ("False", "at 10"),
+        "TopologyKnown": ("False", "at 10"),
+    }
+    assert "links" not in machine.status
+
+
+async def test_a_condition_that_stays_keeps_its_time_over_heartbeats_and_restarts() -> None:
+    machine = Machine()
+    await machine.round()
+    await machine.round(after=60)
+
+    restarted = Machine(store=machine.store, seconds=500)
+    await restarted.round()
+
+    assert restarted.status["reportedAt"] == "at 500"
+    assert restarted.conditions()["Ready"] == ("True", "at 0")
+
+
+async def test_the_controllers_part_of_the_status_stays() -> None:
+    usage = [{"uuid": "GPU-a", "slots": 1}]
+    store = FakeGPUNodes({"metadata": {"name": "n1"}, "status": {"usage": usage}})
+    machine = Machine(store=store)
+
+    await machine.round()
+
+    assert machine.status["usage"] == usage
+
+
+async def test_a_gpunode_that_was_deleted_comes_back_with_the_next_heartbeat() -> None:
+    machine = Machine()
+    await machine.round()
+    del machine.store.documents["n1"]
+
+    await machine.round(after=60)
+
+    assert machine.status["reportedAt"] == "at 60"
+
+
+# What an administrator sets -----------------------------------------------------------------------
+
+
+async def test_overrides_hold_from_the_first_report_on() -> None:
+    spec = {"slotsPerCard": 3}
+    machine = Machine(store=FakeGPUNodes({"metadata": {"name": "n1"}, "spec": spec}))
+
+    await machine.round()
+
+    assert [status["cards"][0]["slots"] for status in machine.store.applied] == [3]
+
+
+async def test_overrides_that_change_are_seen_with_a_heartbeat_and_published_at_once() -> None:
+    machine = Machine()
+    await machine.round()
+    machine.store.documents["n1"]["spec"] = {"memoryScaling": 2.0}
+
+    await machine.round(after=60)
+
+    assert [status["cards"][0]["memoryMiB"] for status in machine.store.applied] == [
+        15360,
+        15360,
+        30720,
+    ]
+
+
+async def test_overrides_without_sense_leave_things_as_they_are(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    machine = Machine(store=FakeGPUNodes({"metadata": {"name": "n1"}, "spec": {"slotsPerCard": 3}}))
+    await machine.round()
+    machine.store.documents["n1"]["spec"] = {"slotsPerCard": "many"}
+
+    await machine.round(after=60)
+    await machine.round(after=60)
+
+    assert machine.status["cards"][0]["slots"] == 3
+    assert [each.message for each in caplog.records if each.levelno == logging.WARNING] == [
+        "the overrides stay as they were: GPUNode n1: spec.slotsPerCard is 'many': write a whole"
+        " number from 1 to 2147483647"
+    ]
+
+
+# Failures -----------------------------------------------------------------------------------------
+
+
+async def test_a_driver_that_fails_closes_the_node_until_it_answers() -> None:
+    machine = Machine()
+    await machine.round()
+    machine.says = NvmlUnavailable("NVML says: Unknown Error")
+    await machine.round(after=10)
+    failing = gpunode_of(machine.store.documents["n1"])
+    ready = machine.conditions()["Ready"]
+
+    machine.says = ONE_CARD
+    await machine.round(after=10)
+
+    assert failing.cards == ()
+    assert ready == ("False", "at 10")
+    assert machine.conditions()["Ready"] == ("True", "at 20")
+    assert [card["uuid"] for card in machine.status["cards"]] == ["GPU-a"]
+
+
+async def test_a_machine_without_the_library_makes_no_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    machine = Machine(says=None)
+
+    for _ in range(5):
+        await machine.round(after=60)
+
+    assert machine.store.calls == []
+    assert [each.levelno for each in caplog.records] == [logging.WARNING]
+
+
+async def test_a_report_that_the_cluster_refused_is_sent_again() -> None:
+    machine = Machine()
+    await machine.round()
+    machine.says = ILL
+    machine.store.failures = [ApiError(500, "no")]
+
+    with pytest.raises(ApiError):
+        await machine.round(after=10)
+    await machine.round(after=1)
+
+    assert machine.status["cards"][0]["healthy"] is False
+    assert machine.status["reportedAt"] == "at 11"
+
+
+async def test_a_gpunode_that_vanishes_at_once_is_a_failure_of_the_cluster() -> None:
+    class Forgetful(FakeGPUNodes):
+        async def create(self, name: str) -> None:
+            self._called("create")
+
+    with pytest.raises(ApiError, match="gone as soon as it is made"):
+        await Machine(store=Forgetful()).round()
+
+
+# The log ------------------------------------------------------------------------------------------
+
+
+async def test_one_line_a_change_and_none_a_heartbeat(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    machine = Machine()
+    await machine.round()
+    await machine.round(after=60)
+    machine.says = ILL
+    await machine.round(after=10)
+    machine.says = Readings(driver_version="580.65.06", links=())
+    await machine.round(after=10)
+
+    lines = [each.message for each in caplog.records]
+    assert len(lines) == 3
+    assert lines[0].startswith("GPUNode n1 published: 1 cards, 1 healthy; Ready=True")
+    assert lines[0].endswith("the first since the start")
+    assert lines[1].endswith("changed: card 0")
+    assert lines[2].endswith("changed: card 0 gone")
+
+
+# The loop -----------------------------------------------------------------------------------------
+
+
+class LoopMachine(Machine):
+    """A machine whose clock is the event loop's, which jumps over sleeps."""
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+async def run(machine: Machine, seconds: float, then: Callable[[], None] | None = None) -> None:
+    stop = asyncio.Event()
+    task = asyncio.create_task(machine.publisher.run(stop))
+    await asyncio.sleep(seconds)
+    if then:
+        then()
+    stop.set()
+    await task
+
+
+async def test_the_loop_sends_heartbeats_until_it_is_stopped() -> None:
+    machine = LoopMachine()
+
+    await run(machine, seconds=185)
+
+    # Due 57 s after the last one, sent with the next probe: every 60 s.
+    assert len(machine.store.applied) == 4
+
+
+async def test_the_loop_sees_a_change_within_the_probe_interval() -> None:
+    machine = LoopMachine()
+    loop = asyncio.get_running_loop()
+    loop.call_later(25, setattr, machine, "says", ILL)
+
+    await run(machine, seconds=25 + PROBE_SECONDS)
+
+    assert machine.status["cards"][0]["healthy"] is False
+
+
+async def test_the_loop_backs_off_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    machine = LoopMachine()
+    machine.store.failures = [ApiError(None, "no answer") for _ in range(1000)]
+
+    await run(machine, seconds=303)
+
+    # 1 + 2 + 4 + 8 + 16 s, then every 30 s.
+    assert len(machine.store.calls) == 6 + int((303 - 31) / LONGEST_PAUSE)
+    warnings = [each.message for each in caplog.records if each.levelno == logging.WARNING]
+    assert warnings == ["GPUNode n1 is not published: no answer"]
+
+
+async def test_the_loop_stops_while_it_backs_off() -> None:
+    machine = LoopMachine()
+    machine.store.failures = [ApiError(None, "no answer") for _ in range(1000)]
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    await run(machine, seconds=40)
+
+    assert loop.time() - began == pytest.approx(40, abs=0.1)
