@@ -23,6 +23,10 @@ export PATH := $(VENV)/bin:$(PATH)
 demo: controlplane ## the policies at work on a local cluster with fake GPUs (KEEP=1 leaves it up)
 	@PYTHONPATH=tests $(PY) tests/demo/demo.py $(if $(KEEP),--keep)
 
+.PHONY: demo-stop
+demo-stop: $(STAMP) ## stop what `make demo KEEP=1` left running
+	@PYTHONPATH=tests $(PY) tests/demo/demo.py --stop
+
 ##@ Work on it
 
 .PHONY: test

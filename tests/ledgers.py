@@ -101,6 +101,11 @@ def bind(ledger: Ledger, booked: Booking, who: PodRef = P, now: float = 1.0) -> 
     ledger.begin_binding(who.uid, now)
 
 
+def cordon(ledger: Ledger, *uuids: str, node: str = HERE) -> None:
+    """HAMi's annotation on the Node."""
+    ledger.apply_node(node, offers_cards=True, cordoned=frozenset(uuids))
+
+
 def two_nodes() -> Ledger:
     """``a`` and ``b`` on n1, ``c`` on n2, nothing used; nobody was told that room grew."""
     ledger = Ledger()

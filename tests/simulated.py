@@ -6,8 +6,9 @@ import yaml
 
 import build
 from cardwise.cli.documents import documents_of, expanded
+from cardwise.cli.placements import Simulation
 from cardwise.cli.rendering import document_of
-from cardwise.cli.simulation import Simulation, simulate
+from cardwise.cli.simulation import simulate
 from cardwise.settings import Settings
 
 

@@ -89,6 +89,10 @@ def stored(pod: build.Json) -> build.Json:
             build.pod(gpus=None, scheduler="", allocated="GPU-a,NVIDIA,1,1:;"),
             id="an allocation alone",
         ),
+        pytest.param(
+            build.pod(gpus=None, scheduler="", annotations={DEFAULTED: f"app:{GPU}=1"}),
+            id="somebody's record alone",
+        ),
         pytest.param(build.pod(gpus=0, scheduler="default-scheduler"), id="a count of 0"),
         pytest.param(build.pod(gpus=None, priority=1, scheduler=""), id="a priority alone"),
         pytest.param(
@@ -258,6 +262,13 @@ def again(pod: build.Json, change: Any, settings: Settings = DEFAULTS) -> build.
     between = stored(admitted(pod, settings).pod)
     change(between)
     return admitted(between, settings).pod
+
+
+def test_without_a_change_in_between_nothing_is_changed() -> None:
+    pod = pod_of(build.container(gpumem=1000, priority=1), build.container("b", gpu=1))
+    between = stored(admitted(pod, EVERYTHING).pod)
+
+    assert admitted(between, EVERYTHING).pod is between
 
 
 def test_cores_are_taken_back_when_memory_was_named_meanwhile() -> None:
@@ -501,6 +512,16 @@ def test_a_changed_priority_is_followed_in_its_place() -> None:
 
     assert env_of(one(after)) == [{**PRIORITY_1, "value": "2"}, MINE]
     assert after["metadata"]["annotations"][DEFAULTED] == "app:CUDA_TASK_PRIORITY=2"
+
+
+def test_a_recorded_variable_that_was_added_to_is_no_longer_ours() -> None:
+    def add_to(pod: build.Json) -> None:
+        env_of(one(pod))[0]["valueFrom"] = {}
+        one(pod)["resources"]["limits"]["nvidia.com/priority"] = "2"
+
+    after = again(build.pod(**SHARED_POD, priority=1), add_to)
+
+    assert env_of(one(after)) == [{**PRIORITY_1, "valueFrom": {}}]
 
 
 def test_a_users_variable_before_ours_takes_its_place() -> None:
@@ -944,7 +965,8 @@ def patched(thing: Any, operations: list[build.Json]) -> Any:
             case "replace":
                 assert parent[last] != operation["value"]
                 parent[last] = operation["value"]
-            case "remove":
+            case _:
+                assert operation["op"] == "remove"
                 del parent[last]
     return result
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,15 @@ def test_print_applies_the_settings_to_the_cards_of_a_file(tmp_path: Path) -> No
     card = gpunode_of(document).cards[0]
     assert document["metadata"]["name"] == "from-the-environment"
     assert (card.uuid, card.slots, card.memory_mib) == ("GPU-a", 3, 1500)
+
+
+@pytest.mark.skipif(find_library("nvidia-ml") is not None, reason="this machine has the library")
+def test_print_says_so_where_there_is_no_nvidia_library() -> None:
+    done = agent("--print")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("no GPUNode: this machine has no NVIDIA library")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

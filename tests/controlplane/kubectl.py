@@ -37,7 +37,7 @@ def kubectl(
     shown = " ".join(["kubectl", *args])
     try:
         done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+            command, input=stdin or "", capture_output=True, text=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise KubectlError(f"{shown}: no answer within {timeout:.0f} s") from error

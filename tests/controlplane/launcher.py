@@ -112,6 +112,8 @@ class ControlPlane:
                 deleted, owners' children stay, and Deployments make no Pods.
             keep: Keep the temporary directory.
         """
+        if directory is not None and (directory / "etcd").exists():
+            raise ControlPlaneError(f"{directory} holds an earlier run; name an empty directory")
         binaries = _binaries()
         scratch = Scratch(directory, keep=keep)
         try:

@@ -4,6 +4,7 @@ In a cluster these rules are kube-scheduler's own and such a node never reaches 
 simulated one has no kube-scheduler. The words stand in ``nodes[].reason`` of ``cardwise simulate``.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,6 +15,7 @@ from cardwise.cli.amounts import NOTHING, Amounts, amount, asked_by
 from cardwise.wire.fields import at, items, mapping, text
 
 _UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+_RULES_KEPT = 1000
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 
@@ -45,7 +47,7 @@ class Taint:
 class Needs:
     """What a Pod needs of a node besides cards, read once for all nodes."""
 
-    __slots__ = ("asked", "selector", "terms", "tolerations")
+    __slots__ = ("asked", "rules", "selector", "terms", "tolerations")
 
     def __init__(self, pod: Mapping[str, Any]) -> None:
         """Read a Pod."""
@@ -60,6 +62,9 @@ class Needs:
         self.terms = None
         if required is not None:
             self.terms = [mapping(term) for term in items(at(required, "nodeSelectorTerms"))]
+        rules = (self.tolerations, self.selector, self.terms)
+        self.rules = json.dumps(rules, sort_keys=True, default=str)
+        """Equal for Pods that the same nodes are out of the question for, whatever their room."""
 
 
 class NodeRoom:
@@ -99,15 +104,20 @@ class NodeRoom:
 
     def refusal(self, needs: Needs) -> NodeReason | None:
         """Why a Pod can't go to this node, whatever its cards; None when it can."""
+        return self.lasting_refusal(needs) or self.shortage(needs.asked)
+
+    def lasting_refusal(self, needs: Needs) -> NodeReason | None:
+        """Why it can't however idle the node is; it depends on ``needs.rules`` alone."""
         if self._unschedulable and not _tolerated(_CORDON, needs.tolerations):
             return NodeReason.UNSCHEDULABLE
         if not all(_tolerated(taint, needs.tolerations) for taint in self._taints):
             return NodeReason.TAINT
         if not self._is_wanted(needs):
             return NodeReason.AFFINITY
-        return self._shortage(needs.asked)
+        return None
 
-    def _shortage(self, asked: Amounts) -> NodeReason | None:
+    def shortage(self, asked: Amounts) -> NodeReason | None:
+        """What the node has too little of now."""
         if self._pods is not None and self._count + 1 > self._pods:
             return NodeReason.PODS
         # What asks for nothing fits even where too much is taken already.
@@ -136,9 +146,41 @@ class NodeRoom:
 _CORDON = Taint(key=_UNSCHEDULABLE_TAINT, value="", effect="NoSchedule")
 
 
-def rooms_of(nodes: Iterable[Mapping[str, Any]]) -> dict[str, NodeRoom]:
-    """The rooms of some Node documents, by name."""
-    return {text(at(node, "metadata", "name")): NodeRoom(node) for node in nodes}
+class Rooms:
+    """All Node documents. A node without one has no rule and no bound."""
+
+    def __init__(self) -> None:
+        """Know of no node."""
+        self._rooms: dict[str, NodeRoom] = {}
+        # Replicas ask the same of a thousand nodes, and only the room changes in between.
+        self._lasting: dict[str, dict[str, NodeReason]] = {}
+
+    def add(self, name: str, node: Mapping[str, Any]) -> None:
+        """Take a Node document."""
+        self._rooms[name] = NodeRoom(node)
+        self._lasting.clear()
+
+    def take(self, name: str, needs: Needs) -> None:
+        """Count a Pod that is bound to a node."""
+        if (room := self._rooms.get(name)) is not None:
+            room.take(needs)
+
+    def refusals(self, needs: Needs) -> dict[str, NodeReason]:
+        """The nodes that a Pod can't go to, whatever their cards, and why."""
+        lasting = self._lasting.get(needs.rules)
+        if lasting is None:
+            if len(self._lasting) >= _RULES_KEPT:
+                self._lasting.clear()
+            lasting = self._lasting[needs.rules] = {
+                name: word
+                for name, room in self._rooms.items()
+                if (word := room.lasting_refusal(needs)) is not None
+            }
+        return {
+            name: word
+            for name, room in self._rooms.items()
+            if (word := lasting.get(name) or room.shortage(needs.asked)) is not None
+        }
 
 
 def _tolerated(taint: Taint, tolerations: Iterable[Mapping[str, Any]]) -> bool:

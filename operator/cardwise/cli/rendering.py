@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cardwise.cli.simulation import Placement, Simulation
+from cardwise.cli.placements import Placement, Simulation
 from cardwise.model import Booking, NodeView
 from cardwise.wire.account import score_text
 from cardwise.wire.allocation import encode

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from cardwise import settings as settings_file
 from cardwise.cli import documents
+from cardwise.cli.placements import Simulation
 from cardwise.cli.rendering import document_of, print_tables
-from cardwise.cli.simulation import Simulation
 from cardwise.cli.simulation import simulate as simulation_of
 from cardwise.errors import BadDocument, BadSettings
 from cardwise.settings import Settings

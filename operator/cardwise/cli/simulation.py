@@ -7,12 +7,13 @@ another module's.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from cardwise.admission import admit
 from cardwise.cli.documents import Document
-from cardwise.cli.nodefit import Needs, NodeRoom
+from cardwise.cli.nodefit import Needs, Rooms
+from cardwise.cli.placements import Placement, Simulation, shortened
 from cardwise.engine.decide import Memo, decide
 from cardwise.errors import BadAllocation, BadDocument, BadGPUNode
 from cardwise.ledger import Ledger, Sighting
@@ -20,8 +21,6 @@ from cardwise.model import (
     Decision,
     GPUNode,
     InvalidRequest,
-    NodeView,
-    Outcome,
     PodRef,
     QuotaBound,
     Request,
@@ -40,51 +39,8 @@ from cardwise.wire.gpunodes import cordoned_by_annotation, gpunode_of, offers_ca
 from cardwise.wire.pods import asks_cards, booking_of, bound_node, is_finished, request_of
 from cardwise.wire.quotas import bound_of, merge, warnings_of
 
-NODES_TOLD = 20
-"""Of more nodes, only some are told of, unless all are asked for."""
 _NO_TIME = 0.0
 """What the ledger is told the time is: nothing ages here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """What became of one Pod."""
-
-    pod: PodRef
-    decision: Decision | None = None
-    """None: its request is invalid, so no node was looked at."""
-    views: Mapping[str, NodeView] = field(default_factory=dict)
-    """The nodes to tell of, by name, as they were before the Pod."""
-    unfit: Mapping[str, str] = field(default_factory=dict)
-    """Nodes that were no candidates, and why."""
-    reason: str | None = None
-    """Why it waits; None when it is placed."""
-    message: str = ""
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def node(self) -> str | None:
-        """Where it goes."""
-        return self.decision.node if self.decision else None
-
-    def outcome(self, name: str) -> Outcome | None:
-        """What the engine said of a node; None where it was no candidate."""
-        return self.decision.outcomes.get(name) if self.decision else None
-
-    def word(self, name: str) -> str | None:
-        """Why a node does not take it: our word, or kube-scheduler's for no candidate."""
-        outcome = self.outcome(name)
-        if outcome is None:
-            return self.unfit.get(name)
-        return outcome.reason.value if outcome.reason else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
-    """What became of all Pods, in their order, and what of the documents had no part in it."""
-
-    placements: tuple[Placement, ...]
-    notes: tuple[str, ...]
 
 
 def simulate(
@@ -109,7 +65,7 @@ def simulate(
     waiting = [document for document in documents if not cluster.take(document)]
     cluster.set_bounds()
     placements = [
-        placement if trace else _shortened(placement)
+        placement if trace else shortened(placement)
         for document in waiting
         if (placement := cluster.place(document, admission=admission)) is not None
     ]
@@ -124,7 +80,7 @@ class _Cluster:
         self._settings = settings
         self._ledger = Ledger()
         self._memo = Memo()
-        self._rooms: dict[str, NodeRoom] = {}
+        self._rooms = Rooms()
         self._bound: list[tuple[str, Needs]] = []
         self._bounds: dict[str, list[QuotaBound]] = {}
         self._names: dict[str, None] = {}
@@ -155,8 +111,7 @@ class _Cluster:
         for namespace, bounds in self._bounds.items():
             self._ledger.set_bound(namespace, merge(bounds))
         for node, needs in self._bound:
-            if node in self._rooms:
-                self._rooms[node].take(needs)
+            self._rooms.take(node, needs)
 
     def _take_gpunode(self, document: Document, body: dict[str, Any]) -> None:
         try:
@@ -169,7 +124,7 @@ class _Cluster:
 
     def _take_node(self, name: str, body: dict[str, Any]) -> None:
         self._names[name] = None
-        self._rooms[name] = NodeRoom(body)
+        self._rooms.add(name, body)
         self._ledger.apply_node(
             name, offers_cards=offers_cards(body), cordoned=cordoned_by_annotation(body)
         )
@@ -223,11 +178,7 @@ class _Cluster:
         return self._placed(replace(request, pod=ref), Needs(pod), warnings)
 
     def _placed(self, request: Request, needs: Needs, warnings: tuple[str, ...]) -> Placement:
-        unfit = {
-            name: refusal.value
-            for name, room in self._rooms.items()
-            if (refusal := room.refusal(needs)) is not None
-        }
+        unfit = {name: word.value for name, word in self._rooms.refusals(needs).items()}
         views = {view.name: view for view in self._ledger.views(self._names)}
         candidates = [view for name, view in views.items() if name not in unfit]
         namespace = request.pod.namespace
@@ -271,34 +222,10 @@ class _Cluster:
             return
         sighting = Sighting(pod=decision.request.pod, version=0, node=node, booking=booking)
         self._ledger.see(sighting, _NO_TIME)
-        if node in self._rooms:
-            self._rooms[node].take(needs)
+        self._rooms.take(node, needs)
 
     def _note(self, document: Document, what: str) -> None:
         self.notes.append(f"{document.where}: {document.title}: {what}")
-
-
-def _shortened(placement: Placement) -> Placement:
-    """Keep of many nodes the chosen one, or the first that say the reason: the rest is a crowd."""
-    decision = placement.decision
-    if decision is None or len(placement.views) <= NODES_TOLD:
-        return placement
-    names = (
-        [decision.node]
-        if decision.node
-        else sorted(
-            placement.views, key=lambda name: (placement.word(name) != placement.reason, name)
-        )[:NODES_TOLD]
-    )
-    outcomes = decision.outcomes
-    return replace(
-        placement,
-        decision=replace(
-            decision, outcomes={name: outcomes[name] for name in names if name in outcomes}
-        ),
-        views={name: placement.views[name] for name in names},
-        unfit={name: word for name, word in placement.unfit.items() if name in names},
-    )
 
 
 def _ref(document: Document) -> PodRef:

@@ -152,6 +152,8 @@ def _yaml(text: str, source: str) -> Iterator[Text]:
             if node is None:
                 continue
             line = node.start_mark.line + 1
+            # At once, not piece by piece: only so is what contains itself found out.
+            loader.deep_construct = True
             try:
                 value = loader.construct_document(node)
             except (ValueError, LookupError) as error:

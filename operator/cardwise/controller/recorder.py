@@ -133,7 +133,8 @@ class Recorder:
     async def _write(self, posted: _Posted) -> None:
         """Create the event, or say that it happened again."""
         posted.written = self._clock.monotonic()
-        when = datetime.fromtimestamp(self._clock.unix(), UTC)
+        now = self._clock.unix()
+        when = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         try:
             if posted.name:
                 try:
@@ -151,6 +152,7 @@ class Recorder:
                 reason=posted.reason,
                 note=posted.note,
                 when=when,
+                serial=int(now * 1_000_000),
                 instance=self._instance,
             )
             await self._cluster.create_event(body)

@@ -83,8 +83,11 @@ def decide(
     best: NodeView | None = None
     spread = signature.node_policy is NodePolicy.SPREAD
     best_rank: tuple[int, str] | None = None
+    by_state = not signature.names_uuids
     for view in views:
-        outcome = _outcome(signature, view, known, room)
+        outcome = known.get(view.state_id) if by_state and view.problem is None else None
+        if outcome is None:
+            outcome = _outcome(signature, view, known, room)
         outcomes[view.name] = outcome
         if outcome.picks is not None:
             rank = (view.score if spread else -view.score, view.name)

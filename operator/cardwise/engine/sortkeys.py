@@ -64,3 +64,35 @@ def set_rank(cards: Sequence[Sight], keys: Sequence[PolicyName]) -> Rank:
     """The rank of a set: key by key, then the lexicographically smallest list of indexes."""
     indexes = tuple(sorted(sight.card.index for sight in cards))
     return (*[SET_KEYS[key](cards) for key in keys], indexes)
+
+
+def set_worths(cards: Sequence[Sight], keys: Sequence[PolicyName], count: int) -> list[int]:
+    """One number a card: of two sets of ``count``, the larger sum has the smaller ``set_rank``.
+
+    All that ranks a set adds up over its cards. Scores do. Of two lists of NUMA nodes the smaller
+    has more of the lowest node in which they differ, so a node is worth more than ``count`` cards
+    on all later ones; an index likewise is worth more than all later ones together.
+    """
+    columns = [_worths(cards, key, count) for key in keys]
+    columns.append(_places([sight.card.index for sight in cards], base=2))
+    worths = [0] * len(cards)
+    for column in columns:
+        # A step of an earlier key outweighs all that this one can add.
+        step = 1 + sum(sorted(column)[-count:])
+        worths = [worth * step + value for worth, value in zip(worths, column, strict=True)]
+    return worths
+
+
+def _worths(cards: Sequence[Sight], key: PolicyName, count: int) -> list[int]:
+    """What one key alone finds a card worth, from 0."""
+    ranks = [CARD_KEYS[key](sight) for sight in cards]
+    if key is PolicyName.NUMA:
+        return _places(ranks, base=count + 1)
+    last = max(ranks)
+    return [last - rank for rank in ranks]
+
+
+def _places(ranks: Sequence[int], base: int) -> list[int]:
+    """A power of the base for each rank, the highest for the smallest rank."""
+    powers = {rank: base**place for place, rank in enumerate(sorted(set(ranks), reverse=True))}
+    return [powers[rank] for rank in ranks]

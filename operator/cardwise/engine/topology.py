@@ -1,23 +1,26 @@
 """Sets of cards ranked by the links inside them (policy.md sections 5 and 6).
 
-The search over sets is exact. It stays small because cards that are linked alike to all others
-("twins": the eight cards behind one NVSwitch, say) are interchangeable as far as links go. Sets are
-searched by how many cards of each kind of twin they hold; inside a kind the sort keys say which.
-What is left is cut by an upper bound on what the remaining picks can add.
+The search over sets is exact. What a set is worth is one integer, the sum of what its cards and its
+pairs are worth, and no two sets are worth the same. The search stays small for three reasons. Cards
+that are linked alike to all others ("twins": those behind one NVSwitch, say) are interchangeable as
+far as links go, so it asks how many cards of each kind of twin a set holds, and the sort keys say
+which. An upper bound on what the remaining picks can add cuts most of the rest. And the last few
+cards are not searched at all: what each of their subsets is worth is known beforehand.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from cardwise.engine.candidates import Sight
-from cardwise.engine.sortkeys import Rank, ranked, set_rank
+from cardwise.engine.sortkeys import set_worths
 from cardwise.model import Link
 from cardwise.names import PolicyName
 
 PATH_SCORE = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50, "BOARD": 60}
 NVLINK_SCORE = 100
-_FORBIDDEN = -1_000_000_000
-"""Stands for a pair that may not be in a set: no sum of scores makes up for it."""
+_TAIL = 8
+"""Cards whose subsets are listed (256 of them): half of the 16 cards of the largest common node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,80 +83,88 @@ def best_set(
         keys: rank sets whose links are worth the same.
         joined: every pair of the set must be joined by NVLink or NVSwitch.
     """
-    best: tuple[int, Rank] | None = None
-    chosen: list[Sight] | None = None
-    for pool in pools:
-        if len(pool) < count:
-            continue
-        search = _Search(pool, count, links, keys, joined)
-        for total, cards in search.best():
-            rank = (-total, set_rank(cards, keys))
-            if best is None or rank < best:
-                best, chosen = rank, cards
+    enough = [pool for pool in pools if len(pool) >= count]
+    if not enough:
+        return None
+    everyone = [card for pool in enough for card in pool]
+    worths = set_worths(everyone, keys, count)
+    # One point of pair score outweighs all that the sort keys say of a set.
+    point = 1 + sum(sorted(worths)[-count:])
+    own = dict(zip(map(id, everyone), worths, strict=True))
+    best, chosen = -1, None
+    for pool in enough:
+        # The best-ranked card first: where links leave a choice, it goes before the others.
+        cards = sorted(pool, key=lambda card: own[id(card)], reverse=True)
+        table = _worth_of_pairs(cards, links, point, joined=joined)
+        search = _Search([own[id(card)] for card in cards], table, count, best)
+        if search.best > best:
+            best, chosen = search.best, [cards[at] for at in search.found()]
     return chosen
 
 
+def _worth_of_pairs(
+    cards: Sequence[Sight], links: Links, point: int, *, joined: bool
+) -> list[list[int]]:
+    """What every two cards are worth together; a set with a forbidden pair is worth less than 0."""
+    pairs = [[links.pair(card, other) for other in cards] for card in cards]
+    forbidden = -point * (1 + sum(pair.score for row in pairs for pair in row))
+    return [
+        [point * pair.score if pair.joined or not joined else forbidden for pair in row]
+        for row in pairs
+    ]
+
+
 class _Search:
-    """Branch and bound over how many cards of each kind of twin a set holds."""
+    """Branch and bound over how many cards of each kind of twin a set holds.
 
-    def __init__(
-        self,
-        pool: Sequence[Sight],
-        count: int,
-        links: Links,
-        keys: Sequence[PolicyName],
-        joined: bool,
-    ) -> None:
+    Cards are numbers here, the best-ranked first.
+    """
+
+    def __init__(self, own: list[int], pairs: list[list[int]], count: int, above: int) -> None:
+        """Search for the set that is worth most, if that is more than ``above``.
+
+        Args:
+            own: what each card is worth by itself, falling.
+            pairs: what every two cards are worth together.
+            count: cards in a set.
+            above: what is known already.
+        """
+        self.best = above
+        self._found: tuple[list[int], int] = ([], 0)
         self._count = count
-        kinds = _twins(ranked(pool, keys), links)
+        kinds = _twins(pairs)
         # Well-joined kinds first: a good set is found early, and the bound cuts more.
-        kinds.sort(
-            key=lambda kind: (
-                -sum(links.pair(kind[0], other).score for other in pool if other is not kind[0]),
-                kind[0].card.index,
-            )
-        )
+        kinds.sort(key=lambda kind: (-sum(pairs[kind[0]]) + pairs[kind[0]][kind[0]], kind[0]))
         self._kinds = kinds
+        self._own = [[own[card] for card in kind] for kind in kinds]
+        self._inner = [pairs[kind[0]][kind[1]] if len(kind) > 1 else 0 for kind in kinds]
+        self._outer = [[pairs[a[0]][b[0]] for b in kinds] for a in kinds]
+        self._head = len(kinds)
+        while self._head and sum(map(len, kinds[self._head - 1 :])) <= _TAIL:
+            self._head -= 1
+        self._tail = [card for kind in kinds[self._head :] for card in kind]
+        self._tail_kinds = [at for at in range(self._head, len(kinds)) for _ in kinds[at]]
+        self._tail_sets = _subsets(self._tail, own, pairs, count)
+        self._tail_best = [max((w for _, w in sets), default=0) for sets in self._tail_sets]
+        self._later = [self._best_later(first) for first in range(self._head)]
+        self._descend(0, count, 0, [], [0] * len(kinds))
 
-        def worth(pair: Pair) -> int:
-            return pair.score if pair.joined or not joined else _FORBIDDEN
-
-        self._inner = [
-            worth(links.pair(kind[0], kind[1])) if len(kind) > 1 else 0 for kind in kinds
-        ]
-        self._outer = [[worth(links.pair(a[0], b[0])) for b in kinds] for a in kinds]
-        self._later = [self._best_later(first) for first in range(len(kinds) + 1)]
-        self._best = -1  # below every sum of scores, above every sum with a forbidden pair
-        self._found: list[tuple[int, ...]] = []
-
-    def best(self) -> list[tuple[int, list[Sight]]]:
-        """All kinds of set that share the highest sum, each with its best-ranked cards."""
-        self._descend(0, self._count, 0, [], [0] * len(self._kinds))
-        return [
-            (
-                self._best,
-                [
-                    card
-                    for kind, taken in zip(self._kinds, counts, strict=True)
-                    for card in kind[:taken]
-                ],
-            )
-            for counts in self._found
-        ]
+    def found(self) -> list[int]:
+        """The cards of the best set."""
+        counts, subset = self._found
+        head = [card for kind, n in zip(self._kinds, counts, strict=False) for card in kind[:n]]
+        return head + [card for bit, card in enumerate(self._tail) if subset >> bit & 1]
 
     def _descend(self, at: int, left: int, total: int, counts: list[int], gains: list[int]) -> None:
         """Choose how many cards of kind ``at``; ``gains`` is what one card of each kind adds."""
-        if left == 0:
-            if total > self._best:
-                self._best, self._found = total, []
-            if total == self._best:
-                self._found.append((*counts, *[0] * (len(self._kinds) - len(counts))))
+        if at == self._head:
+            self._finish(left, total, counts, gains)
             return
-        if at == len(self._kinds) or total + self._bound(at, left, gains) < self._best:
+        if total + self._bound(at, left, gains) <= self.best:
             return
-        inner, outer = self._inner[at], self._outer[at]
-        for taken in range(min(left, len(self._kinds[at])), -1, -1):
-            added = taken * gains[at] + taken * (taken - 1) // 2 * inner
+        inner, outer, own = self._inner[at], self._outer[at], self._own[at]
+        for taken in range(min(left, len(own)), -1, -1):
+            added = taken * gains[at] + taken * (taken - 1) // 2 * inner + sum(own[:taken])
             grown = (
                 [gain + taken * score for gain, score in zip(gains, outer, strict=True)]
                 if taken
@@ -161,16 +172,29 @@ class _Search:
             )
             self._descend(at + 1, left - taken, total + added, [*counts, taken], grown)
 
+    def _finish(self, left: int, total: int, counts: list[int], gains: list[int]) -> None:
+        """Complete a set by the best subset of the tail."""
+        added = [gains[kind] for kind in self._tail_kinds]
+        most = sum(sorted(added)[len(added) - left :]) if left < len(added) else sum(added)
+        if total + most + self._tail_best[left] <= self.best:
+            return
+        sums = [total]
+        for gain in added:
+            sums += [known + gain for known in sums]
+        for subset, inner in self._tail_sets[left]:
+            if sums[subset] + inner > self.best:
+                self.best, self._found = sums[subset] + inner, (counts, subset)
+
     def _bound(self, at: int, left: int, gains: list[int]) -> int:
         """No ``left`` cards of the kinds from ``at`` on can add more than this.
 
-        A card adds its links to what is chosen, and half of its links to the other new cards: at
-        most its ``left - 1`` best ones. Doubled, so that it stays an integer.
+        A card adds its own worth, its links to what is chosen, and half of its links to the other
+        new cards: at most its ``left - 1`` best ones. Doubled, so that it stays an integer.
         """
         best: list[int] = []
         for kind, later in zip(range(at, len(self._kinds)), self._later[at], strict=True):
-            value = 2 * gains[kind] + later[left - 1]
-            best.extend([value] * min(left, len(self._kinds[kind])))
+            value = 2 * gains[kind] + later[max(0, left - 1)]
+            best.extend([value + 2 * own for own in self._own[kind][:left]])
         best.sort(reverse=True)
         return sum(best[:left]) // 2
 
@@ -184,23 +208,36 @@ class _Search:
                 if other != kind:
                     scores += [self._outer[kind][other]] * len(self._kinds[other])
             scores.sort(reverse=True)
-            running = [0]
-            for score in scores[: self._count]:
-                running.append(running[-1] + score)
-            running += [running[-1]] * (self._count + 1 - len(running))
-            sums.append(running)
+            sums.append([0, *accumulate(scores[: self._count])])
         return sums
 
 
-def _twins(pool: Sequence[Sight], links: Links) -> list[list[Sight]]:
-    """Group cards that are linked alike to every other card of the pool, best-ranked first."""
-    kinds: list[list[Sight]] = []
-    for card in pool:
+def _subsets(
+    cards: list[int], own: list[int], pairs: list[list[int]], count: int
+) -> list[list[tuple[int, int]]]:
+    """Every subset of some cards by its size up to ``count``: its bits, and what it is worth."""
+    sums, sizes = [0], [0]
+    for at, card in enumerate(cards):
+        added = [own[card]]
+        for other in cards[:at]:
+            pair = pairs[card][other]
+            added += [known + pair for known in added]
+        sums += [known + more for known, more in zip(sums, added, strict=True)]
+        sizes += [size + 1 for size in sizes]
+    by_size: list[list[tuple[int, int]]] = [[] for _ in range(max(count, len(cards)) + 1)]
+    for subset, (size, total) in enumerate(zip(sizes, sums, strict=True)):
+        by_size[size].append((subset, total))
+    return by_size
+
+
+def _twins(pairs: list[list[int]]) -> list[list[int]]:
+    """Group cards that are linked alike to every other card."""
+    kinds: list[list[int]] = []
+    for card, row in enumerate(pairs):
         for kind in kinds:
+            first = pairs[kind[0]]
             if all(
-                links.pair(card, other) == links.pair(kind[0], other)
-                for other in pool
-                if other is not card and other is not kind[0]
+                row[other] == first[other] or other in (card, kind[0]) for other in range(len(row))
             ):
                 kind.append(card)
                 break

@@ -79,8 +79,11 @@ class Accounts:
 
     def views(self, names: Iterable[str]) -> Iterator[NodeView]:
         """The nodes of these names as a decision sees them; one nobody knows has no cards."""
+        nodes = self._nodes
         for name in names:
-            yield self.view(name)
+            account = nodes.get(name)
+            view = account.made if account is not None else None
+            yield self.view(name) if view is None else view
 
     def view(self, name: str, *, without: Collection[str] = ()) -> NodeView:
         """One node as a decision sees it, as if the Pods ``without`` (UIDs) were gone."""

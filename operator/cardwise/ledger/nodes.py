@@ -38,7 +38,8 @@ class NodeAccount:
         self._bookings: dict[str, tuple[PodRef, Booking]] = {}
         self._uses: dict[str, dict[str, CardUse]] = {}
         self._unreadable: dict[str, tuple[PodRef, str]] = {}
-        self._view: NodeView | None = None
+        self.made: NodeView | None = None
+        """The view, while it holds: what a decision over many nodes looks at first."""
 
     # Facts about the node -------------------------------------------------------------------------
 
@@ -61,13 +62,13 @@ class NodeAccount:
         if (offers_cards, cordoned) == (self.offers_cards, self.cordoned):
             return False
         self.offers_cards, self.cordoned = offers_cards, cordoned
-        self._view = None
+        self.made = None
         return True
 
     def set_stale(self) -> None:
         """The report is too old to be trusted."""
         self.stale = True
-        self._view = None
+        self.made = None
 
     # Tenants --------------------------------------------------------------------------------------
 
@@ -75,26 +76,26 @@ class NodeAccount:
         """Count a Pod's cards."""
         self._bookings[pod.uid] = (pod, booking)
         self._uses[pod.uid] = booking_uses(booking, self.card_cores())
-        self._view = None
+        self.made = None
 
     def release(self, uid: str) -> bool:
         """Stop counting a Pod's cards; True when it had some."""
         if self._bookings.pop(uid, None) is None:
             return False
         del self._uses[uid]
-        self._view = None
+        self.made = None
         return True
 
     def mark_unreadable(self, pod: PodRef, why: str) -> None:
         """A bound Pod's allocation can't be read: close the node until it is mended."""
         self._unreadable[pod.uid] = (pod, why)
-        self._view = None
+        self.made = None
 
     def clear_unreadable(self, uid: str) -> bool:
         """The Pod is readable or gone; True when it had closed the node."""
         if self._unreadable.pop(uid, None) is None:
             return False
-        self._view = None
+        self.made = None
         return True
 
     def is_closed_by(self, uid: str) -> bool:
@@ -123,9 +124,9 @@ class NodeAccount:
         """
         if without:
             return self._make_view(states, without)
-        if self._view is None:
-            self._view = self._make_view(states, ())
-        return self._view
+        if self.made is None:
+            self.made = self._make_view(states, ())
+        return self.made
 
     def uses(self, without: Collection[str] = ()) -> dict[str, CardUse]:
         """What is used of each card, by UUID; of cards that are not reported, too."""
@@ -160,7 +161,7 @@ class NodeAccount:
         cores = self.card_cores()
         for uid, (_, booking) in self._bookings.items():
             self._uses[uid] = booking_uses(booking, cores)
-        self._view = None
+        self.made = None
 
     def _make_view(self, states: States, without: Collection[str]) -> NodeView:
         problem, detail = self._problem(without)

@@ -1,6 +1,5 @@
 """An event as events.k8s.io/v1 wants it; ``kubectl describe`` shows it under the Pod."""
 
-from datetime import datetime
 from typing import Any
 
 from cardwise.model import PodRef
@@ -12,7 +11,7 @@ _NAME_KEPT = 230
 
 
 def event_body(
-    pod: PodRef, *, warning: bool, reason: str, note: str, when: datetime, instance: str
+    pod: PodRef, *, warning: bool, reason: str, note: str, when: str, serial: int, instance: str
 ) -> dict[str, Any]:
     """Make an event on a Pod.
 
@@ -21,7 +20,8 @@ def event_body(
         warning: its type: Warning, or Normal.
         reason: one word.
         note: what people read, at most 1,024 bytes.
-        when: with a time zone.
+        when: RFC 3339 with microseconds, in UTC.
+        serial: tells this event from others on the same Pod.
         instance: which controller says so.
     """
     placed = reason in (EventReason.CARDS_ALLOCATED, EventReason.BINDING_FAILED)
@@ -29,10 +29,10 @@ def event_body(
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{pod.name[:_NAME_KEPT]}.{int(when.timestamp() * 1_000_000):016x}",
+            "name": f"{pod.name[:_NAME_KEPT]}.{serial:016x}",
             "namespace": pod.namespace,
         },
-        "eventTime": _micro_time(when),
+        "eventTime": when,
         "reportingController": _CONTROLLER,
         "reportingInstance": instance[:128],
         "action": "Binding" if placed else "Scheduling",
@@ -49,10 +49,6 @@ def event_body(
     }
 
 
-def series_body(count: int, when: datetime) -> dict[str, Any]:
+def series_body(count: int, when: str) -> dict[str, Any]:
     """Say that an event happened ``count`` times so far, last at ``when``; at least twice."""
-    return {"count": max(2, count), "lastObservedTime": _micro_time(when)}
-
-
-def _micro_time(when: datetime) -> str:
-    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {"count": max(2, count), "lastObservedTime": when}

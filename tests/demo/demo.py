@@ -1,0 +1,120 @@
+"""The policies at work: a control plane, a node of four simulated T4s, and real kubectl.
+
+Every step shows the command as a person would type it and checks what the API server answers; no
+outcome is read from a process of ours. The status is 0 only if every outcome is as stated.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from rich.console import Console
+
+from controlplane.launcher import ControlPlane, ControlPlaneError, KubectlError
+from demo.matrix import MATRIX
+from demo.theatre import Theatre, Unexpected
+
+_PID_FILE = (
+    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cardwise" / "demo.pid"
+)
+
+
+def main() -> int:
+    """Run the demo; 0 when every outcome was as stated."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--keep", action="store_true", help="leave everything running")
+    parser.add_argument("--stop", action="store_true", help="stop what --keep left running")
+    parser.add_argument("--owner", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.stop:
+        return _stop_kept()
+    if options.keep and not options.owner:
+        _stop_kept(quiet=True)
+        return _run_detached()
+    return _play(keep=options.keep)
+
+
+def _play(*, keep: bool) -> int:
+    """Set the stage, play every step, and say how it went."""
+    console = Console(width=110, highlight=False, soft_wrap=True)
+    done: list[str] = []
+    try:
+        console.print("Starting etcd, kube-apiserver, KWOK, kube-scheduler and Cardwise …")
+        with ControlPlane.start() as cp, Theatre(cp, console) as theatre:
+            for number, step in enumerate(MATRIX, start=1):
+                title = (step.__doc__ or "").split("\n")[0]
+                console.rule(f"[bold]{number}/{len(MATRIX)}  {title}", align="left")
+                step(theatre)
+                done.append(title)
+            console.rule("[bold green]every outcome was as stated", align="left")
+            for title in done:
+                console.print(f"  [green]✔[/] {title}")
+            if keep:
+                _keep(cp, console)
+    except (Unexpected, ControlPlaneError, KubectlError) as error:
+        console.print(f"[bold red]✘ not as stated:[/] {error}", markup=True)
+        return 1
+    return 0
+
+
+def _keep(cp: ControlPlane, console: Console) -> None:
+    """Hand the cluster over, and wait until somebody stops it."""
+    console.print(
+        f"\nIt goes on running. Look at it with\n\n  export KUBECONFIG={cp.admin_kubeconfig}"
+    )
+    console.print("  .venv/bin/kubectl get gpunodes\n\nand stop it with: make demo-stop")
+    _PID_FILE.parent.mkdir(parents=True, exist_ok=True)
+    _PID_FILE.write_text(str(os.getpid()))
+    # From here on nobody listens: what is still printed must not fail for want of a reader.
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        os.dup2(nowhere.fileno(), sys.stderr.fileno())
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    stop.wait()
+    _PID_FILE.unlink(missing_ok=True)
+
+
+def _run_detached() -> int:
+    """Play in a process of its own, which outlives this one once every step has passed."""
+    owner = subprocess.Popen(
+        [sys.executable, *sys.orig_argv[1:], "--owner"],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, "FORCE_COLOR": "1"} if sys.stdout.isatty() else None,
+    )
+    assert owner.stdout is not None
+    try:
+        for line in owner.stdout:
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+    except KeyboardInterrupt:
+        owner.terminate()
+        return 130
+    try:
+        return owner.wait(timeout=1)
+    except subprocess.TimeoutExpired:
+        return 0
+
+
+def _stop_kept(*, quiet: bool = False) -> int:
+    """Stop what an earlier run left running."""
+    try:
+        os.kill(int(_PID_FILE.read_text()), signal.SIGTERM)
+    except (OSError, ValueError):
+        if not quiet:
+            print("No demo is running.")
+    else:
+        _PID_FILE.unlink(missing_ok=True)
+        if not quiet:
+            print("The demo is stopped.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""The stage that most end-to-end tests share, and the logs in the report of one that fails."""
+
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from stage import Stage
+
+
+@pytest.fixture(scope="session")
+def theatre() -> Iterator[Stage]:
+    """One control plane with Cardwise for the whole run: it takes seconds to start."""
+    with Stage.raised() as raised:
+        yield raised
+
+
+@pytest.fixture
+def stage(theatre: Stage) -> Iterator[Stage]:
+    """An empty stage; what a test leaves on it must be legal."""
+    theatre.clear()
+    yield theatre
+    assert theatre.legal() == []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what our processes logged last, whatever it was that failed."""
+    report = yield
+    stage = getattr(item, "funcargs", {}).get("stage")
+    if report.failed and stage is not None:
+        report.sections.append(("logs of the cluster's processes", stage.tails()))
+    return report

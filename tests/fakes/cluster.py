@@ -1,0 +1,297 @@
+"""A cluster without an API server: ``ports.Cluster`` in memory, as unkind as the real one.
+
+It keeps objects with growing resourceVersions, follows the rules of a Binding, and fails when it is
+told to: with a status, or without an answer, before or after the write. What a watch would show is
+kept in ``changes`` and goes nowhere by itself, so that a test can delay, drop or repeat it.
+"""
+
+import asyncio
+import copy
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cardwise.errors import ApiError
+
+Json = dict[str, Any]
+Key = tuple[str, str]
+_FINISHED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a watch shows of one write."""
+
+    kind: str
+    type: str
+    object: Json
+
+
+@dataclass(frozen=True)
+class Fault:
+    """How one call goes wrong."""
+
+    status: int | None
+    """None: nobody answers."""
+    message: str = "it was told to fail"
+    after: float = 0.0
+    """Seconds until the failure is known."""
+    lands: float | None = None
+    """Seconds after the call at which the write happens all the same; None: never."""
+
+
+def refused(status: int, message: str = "it was told to fail") -> Fault:
+    """The API server says no."""
+    return Fault(status, message)
+
+
+def unanswered(*, lands: float | None = None, after: float = 0.0) -> Fault:
+    """No answer; the write happens ``lands`` seconds after the call, or never."""
+    return Fault(None, "no answer from the API server", after, lands)
+
+
+class FakeCluster:
+    """What an API server would hold, the calls it got, and failures to come."""
+
+    def __init__(self, *documents: Json, chunk: int = 2) -> None:
+        self.objects: defaultdict[str, dict[Key, Json]] = defaultdict(dict)
+        """By kind, then by namespace and name."""
+        self.calls: list[tuple[str, ...]] = []
+        """The verb, and what it was about."""
+        self.changes: deque[Change] = deque()
+        """Not shown to any watch yet."""
+        self.chunk = chunk
+        """Objects on a page of a list."""
+        self._faults: defaultdict[str, deque[Fault | None]] = defaultdict(deque)
+        self._slow: dict[str, float] = {}
+        self._version = 100
+        self._late: set[asyncio.Task[None]] = set()
+        for document in documents:
+            self.put(document)
+        self.changes.clear()
+
+    # What a test does -----------------------------------------------------------------------------
+
+    def put(self, document: Json) -> Json:
+        """Create or replace an object, as somebody else would."""
+        kind, key = document["kind"], _key(document)
+        held = copy.deepcopy(document)
+        self._version += 1
+        held["metadata"]["resourceVersion"] = str(self._version)
+        known = self.objects[kind].get(key)
+        self.objects[kind][key] = held
+        shown = "MODIFIED" if known is not None else "ADDED"
+        if kind == "Pod" and _is_finished(held):
+            shown = "DELETED"  # the watch asks for unfinished Pods only
+        self.changes.append(Change(kind, shown, copy.deepcopy(held)))
+        return copy.deepcopy(held)
+
+    def remove(self, kind: str, name: str, namespace: str = "") -> None:
+        """Delete an object, as somebody else would."""
+        held = self.objects[kind].pop((namespace, name))
+        self._version += 1
+        held["metadata"]["resourceVersion"] = str(self._version)
+        self.changes.append(Change(kind, "DELETED", held))
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Json:
+        """An object as it is."""
+        return copy.deepcopy(self.objects[kind][namespace, name])
+
+    def events(self) -> list[Json]:
+        """Every event, in the order of their creation."""
+        return [copy.deepcopy(event) for event in self.objects["Event"].values()]
+
+    def fail(self, verb: str, *faults: Fault | None) -> None:
+        """Let the next calls of a verb fail, one each; None lets one pass. A page is a call."""
+        self._faults[verb].extend(faults)
+
+    def slow(self, verb: str, seconds: float) -> None:
+        """Let every call of a verb take so long."""
+        self._slow[verb] = seconds
+
+    def called(self, verb: str) -> int:
+        """How often a verb was called."""
+        return sum(call[0] == verb for call in self.calls)
+
+    # ports.Cluster --------------------------------------------------------------------------------
+
+    def unfinished_pods(self) -> AsyncIterator[list[Json]]:
+        """Every Pod that is not finished, in chunks."""
+        return self._pages("unfinished_pods", "Pod", lambda pod: not _is_finished(pod))
+
+    def gpunodes(self) -> AsyncIterator[list[Json]]:
+        """Every GPUNode, in chunks."""
+        return self._pages("gpunodes", "GPUNode")
+
+    def nodes(self) -> AsyncIterator[list[Json]]:
+        """Every Node, in chunks."""
+        return self._pages("nodes", "Node")
+
+    def quotas(self) -> AsyncIterator[list[Json]]:
+        """Every ResourceQuota, in chunks."""
+        return self._pages("quotas", "ResourceQuota")
+
+    async def device_classes(self) -> list[Json]:
+        """Every DeviceClass."""
+        return await self._do(
+            "device_classes", (), lambda: copy.deepcopy([*self.objects["DeviceClass"].values()])
+        )
+
+    async def pod(self, namespace: str, name: str) -> Json | None:
+        """One Pod as it is, or None."""
+        return await self._do(
+            "pod",
+            (namespace, name),
+            lambda: copy.deepcopy(self.objects["Pod"].get((namespace, name))),
+        )
+
+    async def bind(self, binding: Json, *, within: float) -> None:
+        """Bind a Pod: node and annotations in one write."""
+        body = copy.deepcopy(binding)
+        await self._do("bind", _key(body), lambda: self._bind(body), within=within)
+
+    async def create_event(self, event: Json) -> None:
+        """Post an event."""
+        body = copy.deepcopy(event)
+        await self._do("create_event", (_about(body), body["reason"]), lambda: self._post(body))
+
+    async def count_event(self, namespace: str, name: str, series: Json) -> None:
+        """Say that an event happened again."""
+
+        def count() -> None:
+            event = self._held("Event", name, namespace)
+            if series["count"] < 2:
+                raise ApiError(422, "series.count: Invalid value: must be greater than one")
+            event["series"] = {**event.get("series", {}), **series}
+
+        await self._do("count_event", (namespace, name), count)
+
+    async def annotate_node(self, name: str, key: str, value: str) -> None:
+        """Set one annotation of a Node."""
+        await self._do(
+            "annotate_node", (name, key), lambda: self._annotate("Node", name, key, value)
+        )
+
+    async def annotate_pod(self, namespace: str, name: str, key: str, value: str) -> None:
+        """Set one annotation of a Pod."""
+        await self._do(
+            "annotate_pod",
+            (namespace, name, key),
+            lambda: self._annotate("Pod", name, key, value, namespace),
+        )
+
+    async def apply_gpunode_status(self, name: str, status: Json, manager: str) -> None:
+        """Server-side apply, as far as one manager can see: its keys are replaced, others stay."""
+
+        def apply() -> None:
+            document = self._held("GPUNode", name)
+            document["status"] = {**document.get("status", {}), **copy.deepcopy(status)}
+            self.put(document)
+
+        await self._do("apply_gpunode_status", (name, manager), apply)
+
+    # Steps ----------------------------------------------------------------------------------------
+
+    async def _do(
+        self, verb: str, about: tuple[str, ...], write: Callable[[], Any], *, within: float = 10.0
+    ) -> Any:
+        """Take a call: fail as told, or after ``within`` seconds, else do it."""
+        self.calls.append((verb, *about))
+        faults = self._faults[verb]
+        fault = faults.popleft() if faults else None
+        if fault is not None:
+            if fault.lands is not None:
+                self._land(fault.lands, write)
+            await asyncio.sleep(min(fault.after, within))
+            raise ApiError(fault.status, fault.message)
+        seconds = self._slow.get(verb, 0.0)
+        if seconds > within:
+            self._land(seconds, write)
+            await asyncio.sleep(within)
+            raise ApiError(None, "no answer from the API server: TimeoutError")
+        await asyncio.sleep(seconds)
+        return write()
+
+    def _land(self, seconds: float, write: Callable[[], object]) -> None:
+        """Do a write that nobody waits for; the API server refuses it as any other."""
+
+        async def later() -> None:
+            await asyncio.sleep(seconds)
+            try:
+                write()
+            except ApiError:
+                return
+
+        task = asyncio.ensure_future(later())
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+    async def _pages(
+        self, verb: str, kind: str, wanted: Callable[[Json], bool] = lambda _: True
+    ) -> AsyncIterator[list[Json]]:
+        """One consistent list, as of the first page."""
+        held = [copy.deepcopy(each) for each in self.objects[kind].values() if wanted(each)]
+        for start in range(0, max(1, len(held)), self.chunk):
+            yield await self._do(verb, (), lambda at=start: held[at : at + self.chunk])
+
+    def _held(self, kind: str, name: str, namespace: str = "") -> Json:
+        try:
+            return self.objects[kind][namespace, name]
+        except KeyError:
+            raise ApiError(404, f'{kind.lower()} "{name}" not found') from None
+
+    def _annotate(self, kind: str, name: str, key: str, value: str, namespace: str = "") -> None:
+        document = copy.deepcopy(self._held(kind, name, namespace))
+        document["metadata"].setdefault("annotations", {})[key] = value
+        self.put(document)
+
+    def _bind(self, body: Json) -> None:
+        """The rules of the API server's BindingREST, in its order."""
+        metadata, target = body["metadata"], body["target"]
+        if target.get("kind") not in ("", "Node") or not target.get("name"):
+            raise ApiError(422, "Binding is invalid: target")
+        pod = copy.deepcopy(self._held("Pod", metadata["name"], metadata["namespace"]))
+        name, uid = metadata["name"], pod["metadata"]["uid"]
+        if metadata.get("uid") not in (None, uid):
+            wanted = f"UID in precondition: {metadata['uid']}, UID in object meta: {uid}"
+            raise ApiError(409, f"Precondition failed: {wanted}")
+        if pod["metadata"].get("deletionTimestamp"):
+            raise ApiError(409, f"pod {name} is being deleted, cannot be assigned to a host")
+        if pod["spec"].get("nodeName"):
+            raise ApiError(409, f"pod {name} is already assigned to {pod['spec']['nodeName']}")
+        if pod["spec"].get("schedulingGates"):
+            raise ApiError(409, f"pod {name} has non-empty .spec.schedulingGates")
+        pod["spec"]["nodeName"] = target["name"]
+        pod["metadata"].setdefault("annotations", {}).update(metadata.get("annotations") or {})
+        self.put(pod)
+
+    def _post(self, event: Json) -> None:
+        """The rules of events.k8s.io/v1."""
+        metadata, regarding = event["metadata"], event["regarding"]
+        if (
+            event["type"] not in ("Normal", "Warning")
+            or not all(event.get(key) for key in ("eventTime", "action", "reason"))
+            or not all(event.get(key) for key in ("reportingController", "reportingInstance"))
+            or len(event["note"].encode()) > 1024
+            or len(event["reason"]) > 128
+            or regarding["namespace"] != metadata["namespace"]
+        ):
+            raise ApiError(422, f"Event {metadata['name']} is invalid")
+        if _key(event) in self.objects["Event"]:
+            raise ApiError(409, f'events "{metadata["name"]}" already exists')
+        self.objects["Event"][_key(event)] = event
+
+
+def _key(document: Json) -> Key:
+    metadata = document["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def _about(event: Json) -> str:
+    regarding = event["regarding"]
+    return f"{regarding['namespace']}/{regarding['name']}"
+
+
+def _is_finished(pod: Json) -> bool:
+    return pod.get("status", {}).get("phase") in _FINISHED
