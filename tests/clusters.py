@@ -146,7 +146,7 @@ def _uuids(dice: Dice, cards: Sequence[Json]) -> str:
 
 
 def _gpunode(dice: Dice, name: str) -> Json:
-    count = dice.pick((4, 2, 3, 4, 5, 6, 6, 1, 0))
+    count = dice.pick((4, 2, 3, 4, 5, 6, 8, 1, 0, 10))
     step = dice.pick((1, 1, 2))
     memory, model = dice.pick((15360, 8000, 1001)), dice.pick(MODELS)
     numa = dice.pick(((0, 0, 1, 1), (0,), (1, 0), (None, 0), (None,), (2, 0, 1)))

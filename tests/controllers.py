@@ -38,6 +38,7 @@ class World:
         settings: Settings | None = None,
         own_pod: PodRef | None = None,
         cluster: FakeCluster | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.cluster = cluster or FakeCluster(*documents)
         self.controller = Controller(
@@ -45,7 +46,7 @@ class World:
             settings=settings or Settings(),
             own_pod=own_pod,
             instance="test",
-            clock=loop_clock(),
+            clock=clock or loop_clock(),
         )
         self.ledger = self.controller.ledger
         self.mirror = self.controller.mirror

@@ -68,9 +68,7 @@ class Proxy:
             data=await request.read() or None,
             allow_redirects=False,
         ) as answer:
-            response = web.StreamResponse(
-                status=answer.status, headers=_end_to_end(answer.headers)
-            )
+            response = web.StreamResponse(status=answer.status, headers=_end_to_end(answer.headers))
             await response.prepare(request)
             pieces = answer.content.iter_any()
             async for piece in late(pieces, seconds) if seconds else pieces:

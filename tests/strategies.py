@@ -56,6 +56,15 @@ def link_rows(draw: st.DrawFn, indexes: Sequence[int]) -> list[LinkRow]:
 
 
 @st.composite
+def grouped_links(draw: st.DrawFn, indexes: Sequence[int]) -> list[LinkRow]:
+    """Cards in a few groups; the group says how a card is linked, as behind switches."""
+    groups = {index: draw(st.integers(0, 3)) for index in indexes}
+    nvlinks = {(a, b): draw(st.sampled_from([0, 1, 4])) for a in range(4) for b in range(a, 4)}
+    pairs = [(a, b) for at, a in enumerate(indexes) for b in indexes[at + 1 :]]
+    return [(a, b, nvlinks[min(groups[a], groups[b]), max(groups[a], groups[b])]) for a, b in pairs]
+
+
+@st.composite
 def node_states(draw: st.DrawFn, *, most: int = 6, linked: bool = True) -> NodeState:
     """A node of mixed cards; ``linked``: its links are perhaps known."""
     indexes = range(draw(st.integers(1, most)))

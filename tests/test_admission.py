@@ -813,25 +813,26 @@ def test_other_workloads_give_no_warning(thing: build.Json) -> None:
 
 # Rules --------------------------------------------------------------------------------------------
 
-small = st.none() | st.sampled_from([0, 1, 2, 50, 100, 1000])
-variables = st.lists(
-    st.sampled_from([MINE, PRIORITY_1, FORCE, NONE, {"name": NONE["name"], "valueFrom": {}}]),
-    max_size=3,
-)
+# One draw a container where it can be: generating, not admitting, is what takes the time.
+MIXES = [
+    {"gpu": gpu, "gpumem": gpumem, "percent": percent, "gpucores": cores, "priority": priority}
+    for gpu in (None, 0, 1, 2)
+    for gpumem in (None, 0, 1000)
+    for percent in (None, 0, 50, 100)
+    for cores in (None, 0, 100)
+    for priority in (None, 1)
+]
+HIDDEN = {"name": NONE["name"], "valueFrom": {}}
+ENVS = [None, [], [MINE], [PRIORITY_1, MINE], [FORCE, NONE], [NONE, PRIORITY_1, NONE], [HIDDEN]]
 
 
 def containers_named(*names: str) -> st.SearchStrategy[list[build.Json]]:
     def each(name: str) -> st.SearchStrategy[build.Json]:
         return st.builds(
-            build.container,
-            st.just(name),
-            gpu=small,
-            gpumem=small,
-            percent=small,
-            gpucores=small,
-            priority=small,
-            sidecar=st.booleans(),
-            env=st.none() | variables,
+            lambda mix, env, sidecar: build.container(name, **mix, env=env, sidecar=sidecar),
+            st.sampled_from(MIXES),
+            st.sampled_from(ENVS),
+            st.booleans(),
         )
 
     return st.tuples(*map(each, names)).map(list)

@@ -62,6 +62,8 @@ def test_cluster_policy(text: str | None, cluster: str, want: tuple[PolicyName, 
     ("text", "want_unknown", "want_disabled"),
     [
         pytest.param("mutex,binpack", (), (), id="nothing to tell of known names"),
+        pytest.param(None, (), (), id="nothing to tell of an absent chain"),
+        pytest.param(" ,", (), (), id="nothing to tell of a blank chain"),
         pytest.param("turbo, Mutex,spread", ("turbo", "Mutex"), (), id="unknown names, as written"),
         pytest.param("x,x,spread", ("x",), (), id="an unknown name is told once"),
         pytest.param(
@@ -73,7 +75,7 @@ def test_cluster_policy(text: str | None, cluster: str, want: tuple[PolicyName, 
     ],
 )
 def test_names_without_effect(
-    text: str, want_unknown: tuple[str, ...], want_disabled: tuple[str, ...]
+    text: str | None, want_unknown: tuple[str, ...], want_disabled: tuple[str, ...]
 ) -> None:
     """Section 2, rule 1 (unknown) and section 5 (topology-aware switched off)."""
     parsed = parse(text, OFF)

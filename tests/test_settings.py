@@ -77,6 +77,9 @@ def test_every_key_is_read() -> None:
         pytest.param("scheduling: {topologyAware: true}", "topologyAware", id="no object"),
         pytest.param("scheduling: null", "scheduling", id="a null section"),
         pytest.param("scheduling: {cardPolicy: 2026-01-01}", "cardPolicy", id="a date for text"),
+        pytest.param(
+            'scheduling: {cardPolicy: "mutex, binpak"}', "'binpak'", id="an unknown default policy"
+        ),
         pytest.param("scheduling: {door: gates}", "scheduling.door", id="a door not built yet"),
         pytest.param("- a\n- b", "Expected `object`", id="a list"),
         pytest.param("{1: 2}", "Expected `str`", id="a number for a key"),

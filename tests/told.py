@@ -79,7 +79,7 @@ def view(
         problem=problem,
         problem_detail=detail,
         state=NodeState(cards=cards),
-        uuids=tuple(f"GPU-{'abcdefgh'[one.index]}" for one in cards),
+        uuids=tuple(f"GPU-{'abcdefghi'[one.index]}" for one in cards),
         tenants=tenants or ((),) * len(cards),
     )
 

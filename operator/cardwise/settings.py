@@ -9,7 +9,7 @@ import msgspec
 import yaml
 
 from cardwise.errors import BadSettings
-from cardwise.names import NodePolicy, TopologyMode
+from cardwise.names import NodePolicy, PolicyName, TopologyMode
 from cardwise.quantity import LARGEST
 
 
@@ -124,11 +124,23 @@ def _check_values(settings: Settings) -> None:
     ]:
         if not 0 < factor <= 100:
             raise BadSettings(f"the settings are wrong: {key} must be above 0, at most 100")
+    _check_words(settings)
+
+
+def _check_words(settings: Settings) -> None:
+    """Refuse texts that name nothing."""
     if settings.admission.coreUtilizationPolicy not in CORE_UTILIZATION_POLICIES:
         raise BadSettings(
             "the settings are wrong: admission.coreUtilizationPolicy must be force, disable, "
             "default or empty"
         )
+    known = [name.value for name in PolicyName]
+    for name in settings.scheduling.cardPolicy.split(","):
+        if name.strip() not in ("", *known):
+            raise BadSettings(
+                f"the settings are wrong: scheduling.cardPolicy has the name {name.strip()!r}; "
+                f"known are {', '.join(known)}"
+            )
     if settings.scheduling.door != "extender":
         raise BadSettings(
             "the settings are wrong: scheduling.door must be extender, the only door there is yet"

@@ -47,9 +47,7 @@ def main() -> None:
     options = parser.parse_args()
     port = free_port()
     context = multiprocessing.get_context("spawn")
-    server = context.Process(
-        target=_serve, args=(port, options.nodes, options.cards), daemon=True
-    )
+    server = context.Process(target=_serve, args=(port, options.nodes, options.cards), daemon=True)
     server.start()
     names = [f"node-{number:05d}" for number in range(options.nodes)]
     connection = _connect(port)
@@ -64,7 +62,9 @@ def main() -> None:
     server.terminate()
     console = Console()
     console.print(table)
-    console.print(f"Python {platform.python_version()}, {platform.machine()}, {options.calls} calls")
+    console.print(
+        f"Python {platform.python_version()}, {platform.machine()}, {options.calls} calls"
+    )
 
 
 def _times(  # noqa: PLR0913 - one call a mix

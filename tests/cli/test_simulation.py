@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -222,7 +221,16 @@ def test_an_unknown_policy_is_warned_of(admission) -> None:
     got = answer(node(), small("p", policy="mutex,bimpack"), admission=admission)["default/p"]
 
     assert where(got) == [[0]]
-    assert any("bimpack" in warning for warning in got["warnings"])
+    assert [warning.count("bimpack") for warning in got["warnings"]] == [1]
+
+
+@pytest.mark.parametrize("admission", [True, False])
+def test_a_value_without_effect_is_warned_of_once(admission) -> None:
+    pod = small("p", annotations={"nvidia.com/vgpu-mode": "hami"})
+
+    got = answer(node(), pod, admission=admission)["default/p"]
+
+    assert ["nvidia.com/vgpu-mode" in warning for warning in got["warnings"]] == [True]
 
 
 def test_the_settings_are_those_of_the_file() -> None:
@@ -286,6 +294,35 @@ def test_bound_and_placed_pods_take_cpu_wherever_they_stand_in_the_files() -> No
     )
 
     assert [where(pod) for pod in got.values()] == [[[0]], "InsufficientCpu"]
+
+
+def test_what_one_pod_tolerates_is_not_taken_for_the_next_one() -> None:
+    tainted = build.node_object("n1", taints=[{"key": "k", "effect": "NoSchedule"}])
+    tolerant = small("tolerant")
+    tolerant["spec"]["tolerations"] = [{"operator": "Exists"}]
+
+    got = answer(node(), tainted, small("a"), tolerant, small("b"))
+
+    assert [pod["reason"] for pod in got.values()] == [
+        "TaintNotTolerated",
+        None,
+        "TaintNotTolerated",
+    ]
+
+
+def test_a_finished_pod_takes_nothing_and_is_not_placed() -> None:
+    busy = build.container(gpu=1, gpumem=1, requests={"cpu": "8"})
+
+    found = simulated(
+        build.node_object("n1", cpu="8"),
+        node(cards=1),
+        tenant("done", A1, phase="Succeeded", containers=[busy]),
+        small("never-bound", phase="Failed"),
+        small("p", containers=[busy]),
+    )
+
+    assert found.notes == ()
+    assert [(str(each.pod), each.node) for each in found.placements] == [("default/p", "n1")]
 
 
 def test_the_reason_is_a_card_word_where_any_node_was_a_candidate() -> None:
@@ -388,6 +425,9 @@ def test_the_nodes_shown_are_those_that_say_the_reason() -> None:
     assert [each["reason"] for each in got["nodes"].values()] == ["CardInsufficientMemory"] * 20
 
 
+WHOLE = documents_of(json.dumps({"kind": "List", "items": WORKED[:3]}), "whole")
+
+
 # Rules --------------------------------------------------------------------------------------------
 
 
@@ -400,9 +440,8 @@ def test_the_nodes_shown_are_those_that_say_the_reason() -> None:
 )
 def test_a_spoilt_object_is_answered_or_refused(object_) -> None:
     documents = outcome(lambda: documents_of(json.dumps(object_), "spoilt"))
-    whole = documents_of(yaml.safe_dump_all(WORKED[:3]), "whole")
 
-    found = outcome(lambda: simulate(expanded([*whole, *documents]), Settings()))
+    found = outcome(lambda: simulate(expanded([*WHOLE, *documents]), Settings()))
 
     json.dumps(document_of(found) if found else None)
 
@@ -416,6 +455,8 @@ def outcome(act):
 
 @given(st.permutations(WORKED[:4]))
 def test_the_order_of_nodes_and_tenants_does_not_matter(objects) -> None:
-    got = document_of(simulated(*objects, WORKED[4]))
+    text = json.dumps({"kind": "List", "items": [*objects, WORKED[4]]})
 
-    assert got == document_of(simulated(*WORKED))
+    found = simulate(expanded(documents_of(text, "f.json")), Settings())
+
+    assert where(document_of(found)["pods"][0]) == [[2]]

@@ -96,6 +96,7 @@ def test_numa_bind(chain: str, count: int, want: list[int] | None) -> None:
 
     assert indexes(choice) == want
     assert choice.refusals == [None if want else NUMA] * 5
+    assert choice.detail == ""
 
 
 @pytest.mark.parametrize(
@@ -179,6 +180,16 @@ def test_topology_aware(
     assert indexes(choice) == want
     assert choice.refusals == [want_reason] * 4
     assert choice.detail == want_detail
+
+
+def test_without_numa_bind_a_set_may_lie_on_several_numa_nodes() -> None:
+    """Section 5: all cards that passed count, also those whose NUMA node is not known."""
+    shown = state(
+        card(0, numa=0), card(1, numa=1), card(2, numa=None), links=[(0, 1, 1), (1, 2, 2)]
+    )
+
+    assert indexes(on(shown, signature(ask(2), policy="topology-aware,numa"))) == [1, 2]
+    assert indexes(on(shown, signature(ask(1), policy="topology-aware,numa"))) == [0]
 
 
 def test_without_topology_aware_links_say_nothing() -> None:

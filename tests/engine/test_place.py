@@ -329,6 +329,19 @@ def test_what_the_word_alone_does_not_say(question: Signature, shown: NodeState,
     assert place(question, shown).detail == want
 
 
+def test_links_reach_the_choice() -> None:
+    """Section 5."""
+    question = signature(ask(2), policy="topology-aware")
+
+    assert positions(place(question, idle(3, links=[(1, 2, 1)]))) == [[1, 2]]
+
+
+def test_a_pod_that_asks_for_no_card_fits_and_tells_of_none() -> None:
+    outcome = place(signature(NOTHING), idle(1))
+
+    assert outcome == Outcome(picks=((),), container=0, cards=())
+
+
 def test_topology_mode_reaches_the_choice() -> None:
     question = signature(ask(2), policy="topology-aware", mode=TopologyMode.PREFERRED)
 

@@ -13,7 +13,7 @@ import oracle
 from cardwise.engine.candidates import Sight
 from cardwise.engine.decide import Memo, decide
 from cardwise.engine.place import place
-from cardwise.engine.sortkeys import set_rank
+from cardwise.engine.sortkeys import Rank, set_rank, set_worths
 from cardwise.engine.topology import Links, best_set
 from cardwise.model import (
     Ask,
@@ -25,10 +25,11 @@ from cardwise.model import (
     QuotaRoom,
     Signature,
 )
-from cardwise.names import PolicyName, TopologyMode
+from cardwise.names import TopologyMode
 from cardwise.policy import parse
 from cardwise.settings import Scheduling
 from clusters import Cluster, clusters
+from exhaustive import best_of_all_sets, indexes
 from oracle_cards import namespace_use
 from oracle_reading import nodes_of, quota_bounds, tenant_of
 from pipeline import bound, decision_of, ledger_of, tell
@@ -40,6 +41,7 @@ from strategies import (
     chain_names,
     chains,
     decorated,
+    grouped_links,
     idle_cards,
     link_rows,
     longer_chains,
@@ -251,13 +253,17 @@ def test_a_memo_never_changes_an_answer(
 
 @st.composite
 def searches(draw: st.DrawFn) -> tuple[list[Sight], list[LinkRow], int]:
-    """Cards with tied scores, their links, and how many are asked."""
-    size = draw(st.integers(2, 8))
+    """Cards with tied scores, their links, and how many are asked.
+
+    More cards than the search lists at once, so that all of it is at work.
+    """
+    size = draw(st.integers(2, 11))
     node = [
         sight(card(at, tenants=draw(st.sampled_from([0, 1, 3])), numa=draw(st.integers(0, 2))))
         for at in range(size)
     ]
-    return node, draw(link_rows(range(size))), draw(st.integers(2, size))
+    rows = draw(st.sampled_from([link_rows, grouped_links]))(range(size))
+    return node, draw(rows), draw(st.integers(2, size))
 
 
 @given(searches(), chains, st.booleans())
@@ -270,26 +276,27 @@ def test_the_best_set_is_what_trying_all_sets_finds(
 
     found = best_set([node], count, links, keys, joined=joined)
 
-    assert (found and sorted(one.card.index for one in found)) == brute(
-        node, count, links, keys, joined=joined
-    )
+    assert indexes(found) == best_of_all_sets(node, count, links, keys, joined=joined)
 
 
-def brute(
-    node: list[Sight], count: int, links: Links, keys: tuple[PolicyName, ...], *, joined: bool
-) -> list[int] | None:
-    """Try every set."""
+@given(searches(), chains, st.data())
+def test_a_set_is_worth_more_exactly_when_it_ranks_before(
+    search: tuple[list[Sight], list[LinkRow], int], chain: str, data: st.DataObject
+) -> None:
+    """Section 5: the number that the search compares is the rank that the law describes."""
+    node, _, count = search
+    keys = policy(chain).keys
+    worths = set_worths(node, keys, count)
+    one, other = (data.draw(st.permutations(range(len(node))))[:count] for _ in "ab")
 
-    def total(cards: Sequence[Sight]) -> int:
-        return sum(links.pair(a, b).score for a, b in combinations(cards, 2))
+    def rank(places: list[int]) -> Rank:
+        return set_rank([node[place] for place in places], keys)
 
-    sets = [
-        cards
-        for cards in combinations(node, count)
-        if not joined or all(links.pair(a, b).joined for a, b in combinations(cards, 2))
-    ]
-    best = min(sets, key=lambda cards: (-total(cards), set_rank(cards, keys)), default=None)
-    return None if best is None else sorted(one.card.index for one in best)
+    def worth(places: list[int]) -> int:
+        return sum(worths[place] for place in places)
+
+    assert (rank(one) < rank(other)) == (worth(one) > worth(other))
+    assert (rank(one) == rank(other)) == (worth(one) == worth(other))
 
 
 # What none may do ---------------------------------------------------------------------------------

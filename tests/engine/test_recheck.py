@@ -87,3 +87,8 @@ def test_still_fits(held: Booking, shown: NodeState, want: bool) -> None:
 )
 def test_nothing_fits_on_a_node_with_a_problem(problem: Reason) -> None:
     assert not still_fits(hold(SMALL), node(state(card()), problem))
+
+
+def test_a_view_whose_uuids_are_not_parallel_is_an_error() -> None:
+    with pytest.raises(ValueError, match="longer"):
+        still_fits(hold(SMALL), view("n1", state(card(0), card(1)), uuids=["a"]))

@@ -22,6 +22,9 @@ from states import card
             id="a fifth of the slots, a quarter of cores and memory",
         ),
         pytest.param(
+            card(tenants=1, used_mib=0, slots=1), 10_000_000, id="the only slot of a card"
+        ),
+        pytest.param(
             card(tenants=1, used_mib=0, slots=0), 0, id="no slots offered: they contribute nothing"
         ),
         pytest.param(

@@ -3,7 +3,7 @@
 import pytest
 
 from cardwise.engine.candidates import Sight
-from cardwise.engine.sortkeys import ranked, set_rank
+from cardwise.engine.sortkeys import ranked, set_rank, set_worths
 from states import card, policy, sight
 
 
@@ -157,3 +157,25 @@ def test_set_rank(chain: str, better: list[Sight], worse: list[Sight]) -> None:
 
     assert set_rank(better, keys) < set_rank(worse, keys)
     assert set_rank(better[::-1], keys) == set_rank(better, keys)
+
+
+def test_worths_of_cards_for_a_set() -> None:
+    """Section 5, as numbers: spread, then numa, then the index, for sets of two of three cards."""
+    cards = [shown(7, 1, 30), shown(2, 0, 10), shown(5, None, 10)]
+
+    # Index: 1, 4, 2 (at most 6 for two). NUMA: 3, 9, 1 (at most 12). Score: 0, 20, 20.
+    assert set_worths(cards, policy("spread,numa").keys, 2) == [
+        (0 * 13 + 3) * 7 + 1,
+        (20 * 13 + 9) * 7 + 4,
+        (20 * 13 + 1) * 7 + 2,
+    ]
+
+
+def test_worths_follow_the_first_key() -> None:
+    cards = [shown(0, 1, 30), shown(1, 0, 10)]
+
+    fullest = set_worths(cards, policy("binpack,numa").keys, 1)
+    lowest = set_worths(cards, policy("numa,binpack").keys, 1)
+
+    assert fullest[0] > fullest[1]
+    assert lowest[0] < lowest[1]

@@ -1,13 +1,14 @@
 """Sets of cards and the links inside them: policy.md section 5."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 
 import pytest
 
 from cardwise.engine.candidates import Sight
 from cardwise.engine.topology import Links, best_set, loneliest
-from states import LinkRow, card, link, policy, sight
+from exhaustive import best_of_all_sets, indexes
+from states import LinkRow, card, link, policy, sight, signature
 
 SPREAD = policy("spread,mutex").keys
 
@@ -240,3 +241,82 @@ def test_equal_pools_go_by_rank_whatever_their_order() -> None:
         found = best_set(pools, 2, alike, SPREAD, joined=True)
         assert found is not None
         assert {one.card.index for one in found} == {0, 1}
+
+
+def _ring(a: int, b: int) -> int:
+    return min(b - a, 12 - b + a)
+
+
+def _differing_bits(a: int, b: int) -> int:
+    return (a ^ b).bit_count()
+
+
+SYMMETRIC: dict[str, Callable[[int, int], int]] = {
+    "a ring of neighbours": lambda a, b: int(_ring(a, b) == 1),
+    "a ring, near is good": lambda a, b: 7 - _ring(a, b),
+    "a ring, far is good": _ring,
+    "a cube": lambda a, b: int(_differing_bits(a, b) == 1),
+    "a cube, far is good": _differing_bits,
+    "three switches": lambda a, b: 18 if a % 3 == b % 3 else 0,
+    "one switch": lambda _a, _b: 18,
+    "twins that are not joined": lambda a, b: 0 if a // 2 == b // 2 else 1 + (a % 2 != b % 2),
+    "one switch, and three apart": lambda a, b: 4 if b < 9 else int(a == b - 1),
+}
+"""NVLinks between two of twelve cards: tables with many equal sums, where a bound cuts little."""
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+@pytest.mark.parametrize("count", [2, 3, 5, 9])
+@pytest.mark.parametrize("joined", [False, True], ids=["any", "joined"])
+def test_the_best_set_of_twelve_cards_with_regular_links(
+    name: str, count: int, joined: bool
+) -> None:
+    """Section 5: exact where many sets are worth the same."""
+    node = [sight(card(at, tenants=at * 5 % 3, numa=at * 7 % 4 or None)) for at in range(12)]
+    table = Links(link(a, b, SYMMETRIC[name](a, b)) for a, b in combinations(range(12), 2))
+    for chain in ("mutex,spread", "binpack,numa", "numa,mutex"):
+        keys = policy(chain).keys
+
+        found = best_set([node], count, table, keys, joined=joined)
+
+        assert indexes(found) == best_of_all_sets(node, count, table, keys, joined=joined)
+
+
+@pytest.mark.parametrize(
+    ("nvlinks", "want_first"),
+    [
+        pytest.param(lambda _a, _b: 18, [0, 3, 6, 9, 12, 15, 18, 21], id="one switch"),
+        pytest.param(
+            lambda a, b: 18 if a // 8 == b // 8 else 0,
+            [0, 1, 2, 3, 4, 5, 6, 7],
+            id="eight switches",
+        ),
+        pytest.param(
+            lambda a, b: 4 if a // 4 == b // 4 else 1,
+            [0, 1, 2, 3, 12, 13, 14, 15],
+            id="groups of four in a mesh",
+        ),
+    ],
+)
+def test_a_node_of_64_cards_is_searched_in_no_time(
+    nvlinks: Callable[[int, int], int], want_first: list[int]
+) -> None:
+    """Section 5, exact and bounded: trying all sets would take days, and a test has seconds."""
+    node = [sight(card(at, tenants=at % 3)) for at in range(64)]
+    table = Links(link(a, b, nvlinks(a, b)) for a, b in combinations(range(64), 2))
+
+    found = best_set([node], 8, table, SPREAD, joined=True)
+
+    assert indexes(found) == want_first
+
+
+def test_the_largest_numbers_are_exact() -> None:
+    """The sort keys never outweigh a point of pair score, nor links a pair that is not joined."""
+    heavy = [sight(card(at), question=signature(weights=(10**18, 1, 1))) for at in range(4)]
+    heavy[0].score = heavy[1].score = 10**25
+    table = links((0, 1, 0, "NODE"), (2, 3, 0, "SYS"), (0, 2, 64), (1, 2, 1))
+
+    assert indexes(best_set([heavy], 2, table, SPREAD, joined=False)) == [0, 2]
+    far = links((0, 1, 0, "NODE"), (2, 3, 0, "SYS"))
+    assert indexes(best_set([heavy], 2, far, SPREAD, joined=False)) == [0, 1]
+    assert best_set([heavy], 3, table, SPREAD, joined=True) is None

@@ -200,3 +200,11 @@ def booking(*containers: tuple[ContainerKind, list[Share]]) -> Booking:
 def test_uses_of_a_booking(held: Booking, want: dict[str, CardUse]) -> None:
     """Sections 1 and 7, for a Pod that is bound."""
     assert booking_uses(held, {"big": 150, "a": 100}) == want
+
+
+def test_a_booking_whose_kinds_are_not_parallel_is_an_error() -> None:
+    """A share that is left out of the count would be given away twice."""
+    held = Booking(node="n1", kinds=(REGULAR,), containers=((), (Share("a", 100, 0),)))
+
+    with pytest.raises(ValueError, match="longer"):
+        booking_uses(held, {})

@@ -204,6 +204,24 @@ def test_a_node_is_closed_once_and_opened_by_its_next_heartbeat() -> None:
     assert ledger.age_reports(400.0) == [THERE]
 
 
+@pytest.mark.parametrize(
+    ("excused", "at", "closed"),
+    [
+        pytest.param(50.0, 231.0, [HERE], id="older than the silence excuses"),
+        pytest.param(50.0, 230.0, [], id="as old as the silence excuses"),
+        pytest.param(500.0, 280.0, [], id="never younger than now"),
+        pytest.param(500.0, 281.0, [HERE], id="as old as if it had come now"),
+    ],
+)
+def test_a_silence_of_the_watch_is_no_silence_of_the_agents(
+    excused: float, at: float, closed: list[str]
+) -> None:
+    ledger = Ledger()
+    ledger.apply_gpunode(report(), 0.0)
+    ledger.excuse_reports(excused, 100.0)
+    assert ledger.age_reports(at) == closed
+
+
 # Quotas -------------------------------------------------------------------------------------------
 
 

@@ -134,6 +134,8 @@ def test_waiting_pods_are_woken_exactly_when_room_grew(
     [
         pytest.param(lambda it: it.apply_gpunode(report(beat="2"), 9.0), set(), id="a heartbeat"),
         pytest.param(lambda it: it.apply_gpunode(report(HERE, "a"), 9.0), {HERE}, id="cards"),
+        pytest.param(lambda it: it.remove_gpunode(HERE, 9.0), {HERE}, id="a GPUNode is gone"),
+        pytest.param(lambda it: it.remove_gpunode("n9", 9.0), set(), id="no GPUNode is gone"),
         pytest.param(lambda it: it.see(bound(A, pod("q")), 9.0), {HERE}, id="a new tenant"),
         pytest.param(lambda it: it.see(gone(version=6), 9.0), {HERE}, id="a tenant that left"),
         pytest.param(

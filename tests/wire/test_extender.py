@@ -23,7 +23,7 @@ json_values = st.recursive(
             max_size=4,
         )
     ),
-    max_leaves=12,
+    max_leaves=5,
 )
 bodies = st.dictionaries(
     st.sampled_from(
@@ -167,6 +167,16 @@ def test_victims_in_full_are_known_by_their_uid() -> None:
 
     call = extender.preempt_call(
         {"Pod": POD, "NodeNameToVictims": victims, "NodeNameToMetaVictims": None}
+    )
+
+    assert call.victims == {"n1": Victims(uids=("a",))}
+
+
+def test_an_empty_map_of_uids_beside_full_victims_is_no_answer() -> None:
+    victims = {"n1": {"Pods": [pod("v", uid="a")]}}
+
+    call = extender.preempt_call(
+        {"Pod": POD, "NodeNameToVictims": victims, "NodeNameToMetaVictims": {}}
     )
 
     assert call.victims == {"n1": Victims(uids=("a",))}

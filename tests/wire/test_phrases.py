@@ -7,6 +7,7 @@ import pytest
 from cardwise.model import Booking, CardVerdict, ContainerKind, Decision, Outcome, Share, Signature
 from cardwise.names import Reason
 from cardwise.wire.account import allocated_message, ask_text, card_lines, score_text
+from cardwise.wire.phrases import fitted
 from told import MUTEX_BINPACK, ask, card, request, view
 
 # What is asked ------------------------------------------------------------------------------------
@@ -57,6 +58,25 @@ def test_containers_are_counted_where_their_names_are_not_known_and_many_are_cut
 )
 def test_a_score_is_printed_with_six_digits(millionths, want) -> None:
     assert score_text(millionths) == want
+
+
+# Length -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "tail", "want"),
+    [
+        pytest.param("x" * 10, "", "x" * 10, id="just as long as may be"),
+        pytest.param("x" * 11, "", "x" * 7 + "…", id="one byte too long"),
+        pytest.param("x" * 7, "end", "xxxxxxxend", id="with a tail, just as long"),
+        pytest.param("x" * 8, "end", "xxxx…end", id="with a tail, one byte too long"),
+        pytest.param("ééééé", "", "ééééé", id="bytes count, not characters"),
+        pytest.param("xéééééé", "", "xééé…", id="never half a character"),
+        pytest.param("a\ud800", "", "a?", id="half a surrogate pair"),
+    ],
+)
+def test_a_text_is_cut_to_its_limit_and_the_tail_stays(text, tail, want) -> None:
+    assert fitted(text, tail, limit=10) == want
 
 
 # What a Pod got -----------------------------------------------------------------------------------

@@ -149,16 +149,11 @@ _CORDON = Taint(key=_UNSCHEDULABLE_TAINT, value="", effect="NoSchedule")
 class Rooms:
     """All Node documents. A node without one has no rule and no bound."""
 
-    def __init__(self) -> None:
-        """Know of no node."""
-        self._rooms: dict[str, NodeRoom] = {}
+    def __init__(self, nodes: Mapping[str, Mapping[str, Any]]) -> None:
+        """Read all Node documents, by name."""
+        self._rooms = {name: NodeRoom(node) for name, node in nodes.items()}
         # Replicas ask the same of a thousand nodes, and only the room changes in between.
         self._lasting: dict[str, dict[str, NodeReason]] = {}
-
-    def add(self, name: str, node: Mapping[str, Any]) -> None:
-        """Take a Node document."""
-        self._rooms[name] = NodeRoom(node)
-        self._lasting.clear()
 
     def take(self, name: str, needs: Needs) -> None:
         """Count a Pod that is bound to a node."""

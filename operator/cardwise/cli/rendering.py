@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from cardwise.cli.placements import Placement, Simulation
@@ -96,7 +96,7 @@ def print_tables(simulation: Simulation, console: Console, *, trace: bool) -> No
         return
     if not console.is_terminal:
         console.width = _PIPE_WIDTH
-    table = Table("POD", "NODE", "CARDS", "MEMORY", "REASON", box=None, pad_edge=False)
+    table = _table("POD", "NODE", "CARDS", "MEMORY", "REASON")
     for placement in simulation.placements:
         table.add_row(*_texts(_row(placement)))
     _print(console, table)
@@ -134,7 +134,7 @@ def _print_trace(placement: Placement, console: Console) -> None:
     if placement.decision is None:
         return
     chosen = f" goes to {placement.node}" if placement.node else " fits on no node"
-    table = Table("NODE", "NODE SCORE", "CARD", "SCORE", "VERDICT", box=None, pad_edge=False)
+    table = _table("NODE", "NODE SCORE", "CARD", "SCORE", "VERDICT")
     for name in sorted(placement.views):
         for row in _trace_rows(_node(placement, name), name):
             table.add_row(*_texts(row))
@@ -148,6 +148,12 @@ def _trace_rows(node: Mapping[str, Any], name: str) -> Iterable[Sequence[str]]:
     for card in node["cards"]:
         verdict = card["reason"] or "kept"
         yield ("", "", f"GPU {card['index']} ({card['uuid']})", card["score"], verdict)
+
+
+def _table(*headers: str) -> Table:
+    """A table whose cells are folded where a terminal is narrow: half a UUID helps nobody."""
+    columns = [Column(header, overflow="fold") for header in headers]
+    return Table(*columns, box=None, pad_edge=False)
 
 
 def _texts(row: Iterable[str]) -> list[Text]:

@@ -63,6 +63,9 @@ def simulate(
     ResourceQuota. Pods with a nodeName and an allocation annotation are tenants; Pods without a
     nodeName are placed in file order. Deployments, StatefulSets and Jobs stand for their Pods.
 
+    A node that kube-scheduler itself would refuse says NodeUnschedulable, TaintNotTolerated,
+    NodeAffinityMismatch, TooManyPods, InsufficientCpu or InsufficientMemory.
+
     The exit status is 0 when the files were read, 2 when not.
     """
     try:

@@ -63,7 +63,7 @@ def simulate(
     """
     cluster = _Cluster(settings)
     waiting = [document for document in documents if not cluster.take(document)]
-    cluster.set_bounds()
+    cluster.complete()
     placements = [
         placement if trace else shortened(placement)
         for document in waiting
@@ -80,7 +80,8 @@ class _Cluster:
         self._settings = settings
         self._ledger = Ledger()
         self._memo = Memo()
-        self._rooms = Rooms()
+        self._nodes: dict[str, dict[str, Any]] = {}
+        self._rooms = Rooms({})
         self._bound: list[tuple[str, Needs]] = []
         self._bounds: dict[str, list[QuotaBound]] = {}
         self._names: dict[str, None] = {}
@@ -106,8 +107,9 @@ class _Cluster:
                 self._take_gpunode(document, body)
         return True
 
-    def set_bounds(self) -> None:
+    def complete(self) -> None:
         """Put the quotas into force, and the bound Pods onto their nodes: all are known now."""
+        self._rooms = Rooms(self._nodes)
         for namespace, bounds in self._bounds.items():
             self._ledger.set_bound(namespace, merge(bounds))
         for node, needs in self._bound:
@@ -124,7 +126,7 @@ class _Cluster:
 
     def _take_node(self, name: str, body: dict[str, Any]) -> None:
         self._names[name] = None
-        self._rooms.add(name, body)
+        self._nodes[name] = body
         self._ledger.apply_node(
             name, offers_cards=offers_cards(body), cordoned=cordoned_by_annotation(body)
         )

@@ -34,8 +34,11 @@ from cardwise.ports import Cluster
 from cardwise.settings import Settings
 
 _log = logging.getLogger(__name__)
-_FINISH_SECONDS = 5.0
-"""How long answers that have begun may take after SIGTERM."""
+_FINISH_SECONDS = 12.0
+"""How long answers that have begun may take after SIGTERM: more than the longest /bind, which is
+reading the Pod (2 s), the Binding (2 s) and looking for its outcome (6 s)."""
+_KOPF_SECONDS = 3.0
+"""How long Kopf may take to close its watches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +145,7 @@ async def serve(client: Client, settings: Settings, addresses: Addresses) -> Non
         loop.add_signal_handler(number, stop.set)
     runners = await _listen(controller, addresses)
     running: list[asyncio.Task[None]] = []
+    kopf_stop = asyncio.Event()
     try:
         stopped = asyncio.create_task(stop.wait())
         loading = asyncio.create_task(controller.watchman.load())
@@ -149,8 +153,10 @@ async def serve(client: Client, settings: Settings, addresses: Addresses) -> Non
         if not stop.is_set():
             await loading
             running = [asyncio.create_task(task) for task in controller.tasks()]
-            running.append(asyncio.create_task(_watch(controller, client, stop)))
+            running.append(asyncio.create_task(_watch(controller, client, stop, kopf_stop)))
             controller.gate.loaded = True
+            controller.health.heard()  # heartbeats begin now
+            controller.waker.begin()
             ledger = controller.ledger
             _log.info("ledger loaded: %d GPUNodes; answering", len(ledger.gpunode_names()))
             await asyncio.wait({stopped, *running}, return_when=asyncio.FIRST_COMPLETED)
@@ -166,8 +172,13 @@ async def serve(client: Client, settings: Settings, addresses: Addresses) -> Non
         for runner in runners:
             await runner.cleanup()
         await controller.binder.stop()
-        for task in running:
+        # Kopf last, and by its own flag: in its end it cancels whatever task began after it.
+        kopf_stop.set()
+        for task in running[:-1]:
             task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=_KOPF_SECONDS)
+            running[-1].cancel()
         await asyncio.gather(*running, return_exceptions=True)
         await client.close()
 
@@ -189,8 +200,10 @@ async def _listen(controller: Controller, addresses: Addresses) -> list[web.AppR
     return runners
 
 
-async def _watch(controller: Controller, client: Client, stop: asyncio.Event) -> None:
-    """Run Kopf until ``stop``; that it ends before is an error."""
+async def _watch(
+    controller: Controller, client: Client, stop: asyncio.Event, kopf_stop: asyncio.Event
+) -> None:
+    """Run Kopf until ``kopf_stop``; where it ends before, by a signal it took, ``stop`` is set."""
 
     async def login() -> kopf.ConnectionInfo:
         known = await client.credentials()
@@ -223,7 +236,7 @@ async def _watch(controller: Controller, client: Client, stop: asyncio.Event) ->
             standalone=True,
             clusterwide=True,
             ready_flag=ready,
-            stop_flag=stop,
+            stop_flag=kopf_stop,
         )
     )
     try:
@@ -243,6 +256,8 @@ async def _watch(controller: Controller, client: Client, stop: asyncio.Event) ->
 def _own_pod() -> PodRef | None:
     """The Pod that this runs in, by the downward API; None on a person's machine."""
     namespace, name = os.environ.get("POD_NAMESPACE"), os.environ.get("POD_NAME")
-    if not (namespace and name):
+    uid = os.environ.get("POD_UID")
+    # Without its UID its heartbeats would come back unknown, and the process be restarted for it.
+    if not (namespace and name and uid):
         return None
-    return PodRef(namespace, name, os.environ.get("POD_UID", ""))
+    return PodRef(namespace, name, uid)

@@ -121,7 +121,10 @@ class Binder:
         self, pod: PodRef, booking: Booking, body: dict[str, object]
     ) -> str | None:
         """Look at the Pod; where it is still unbound, send once more. None: not known yet."""
-        found = await self._cluster.pod(pod.namespace, pod.name)
+        try:
+            found = await self._cluster.pod(pod.namespace, pod.name)
+        except ApiError:
+            return None  # whatever the refusal, it says nothing of the Binding
         if found is None or pods.pod_ref(found).uid != pod.uid:
             return self._over(pod, "the Pod is gone")
         node = pods.bound_node(found)

@@ -59,6 +59,9 @@ def _handler(
             except BadBody as error:
                 timer.result = "bad"
                 return web.Response(status=400, text=f"{error}\n")
+            except web.RequestPayloadError:
+                timer.result = "bad"
+                return web.Response(status=400, text="The body is not packed as it says.\n")
             except web.HTTPRequestEntityTooLarge:
                 timer.result = "bad"
                 limit = extender.BODY_BYTES

@@ -139,7 +139,10 @@ class _LedgerCollector(Collector):
 
     def _own(self) -> Iterator[GaugeMetricFamily]:
         waiting = Count(
-            str(entry.reason) for entry in self._ledger.entries() if entry.stage is Stage.WAITING
+            # None: its hold was given up, and nobody has asked since.
+            str(entry.reason or "")
+            for entry in self._ledger.entries()
+            if entry.stage is Stage.WAITING
         )
         pending = GaugeMetricFamily(
             "cardwise_pending_pods", "Pods that wait for cards.", labels=["reason"]
@@ -176,6 +179,12 @@ class _LedgerCollector(Collector):
                 ("hami_gpu_memory_allocated_bytes", "Memory given out.", (*_CARD, "device_cores")),
                 ("hami_gpu_shared_count", "Slots given out.", _CARD),
                 ("hami_gpu_core_allocated_ratio", "Cores given out.", _CARD),
+                ("hami_node_gpu_memory_allocated_ratio", "Part of the memory given out.", _CARD),
+                (
+                    "hami_node_gpu_overview",
+                    "Memory given out, beside what a card has.",
+                    (*_CARD, "device_cores", "device_memory_limit"),
+                ),
             ]
         }
         for node in self._ledger.gpunode_names():
@@ -193,10 +202,15 @@ class _LedgerCollector(Collector):
                 add["hami_gpu_memory_allocated_bytes"]([*labels, str(card.cores)], memory * _MIB)
                 add["hami_gpu_shared_count"](labels, slots)
                 add["hami_gpu_core_allocated_ratio"](labels, cores)
+                if card.memory_mib:
+                    part = memory / card.memory_mib
+                    add["hami_node_gpu_memory_allocated_ratio"](labels, part)
+                sizes = [str(card.cores), str(card.memory_mib)]
+                add["hami_node_gpu_overview"]([*labels, *sizes], memory * _MIB)
         yield from families.values()
 
     def _tenants(self) -> Iterator[GaugeMetricFamily]:
-        labels = ("zone", "namespace", "node", "pod", "device_uuid")
+        labels = ("zone", "namespace", "node", "pod", "container_index", "device_uuid")
         memory = GaugeMetricFamily(
             "hami_vgpu_memory_allocated_bytes", "Memory of a Pod on a card.", labels=labels
         )
@@ -209,7 +223,8 @@ class _LedgerCollector(Collector):
             if booking is None or account is None:
                 continue
             for uuid, use in booking_uses(booking, account.card_cores()).items():
-                values = [_ZONE, entry.pod.namespace, booking.node, entry.pod.name, uuid]
+                # A Pod's containers are told as one, as HAMi does.
+                values = [_ZONE, entry.pod.namespace, booking.node, entry.pod.name, "0", uuid]
                 memory.add_metric(values, use.memory_mib * _MIB)
                 cores.add_metric(values, use.cores)
         yield memory

@@ -21,7 +21,12 @@ from cardwise.wire.fields import annotations_of, at, text
 
 _log = logging.getLogger(__name__)
 
+_MOST_DIGITS = 20
+"""Of a resourceVersion, which is a 64-bit number."""
+
 Json = dict[str, Any]
+_Key = tuple[str, str, str]
+"""Kind, namespace, and name."""
 
 
 class _Take(Protocol):
@@ -55,6 +60,10 @@ class Mirror:
         self._changed = changed
         self._unreadable = unreadable
         self._quotas: dict[str, dict[str, QuotaBound]] = {}
+        self._warned: dict[tuple[str, str], tuple[str, ...]] = {}
+        """What was last said of a quota, so that it is said once."""
+        self._shown: dict[_Key, int] = {}
+        """What events showed since the list under way began, and its resourceVersion."""
         self.node_names: set[str] = set()
         """Every Node that exists."""
         self.repairs = 0
@@ -71,16 +80,19 @@ class Mirror:
 
     def see_gpunode(self, document: Json, *, deleted: bool = False) -> None:
         """A GPUNode is there, changed, or gone."""
+        self._shown[_key("gpunode", document)] = _version(document)
         self._take_gpunode(document, deleted=deleted)
         self._changed()
 
     def see_node(self, document: Json, *, deleted: bool = False) -> None:
         """A Node is there, changed, or gone."""
+        self._shown[_key("node", document)] = _version(document)
         self._take_node(document, deleted=deleted)
         self._changed()
 
     def see_quota(self, document: Json, *, deleted: bool = False) -> None:
         """A ResourceQuota is there, changed, or gone."""
+        self._shown[_key("quota", document)] = _version(document)
         self._take_quota(document, deleted=deleted)
         self._changed()
 
@@ -112,11 +124,29 @@ class Mirror:
     async def _list_nodes(self, cluster: Cluster) -> None:
         """List GPUNodes, Nodes and ResourceQuotas; what is not there any more is gone."""
         gone = {("", name) for name in self._ledger.gpunode_names()}
-        await _each(cluster.gpunodes(), self._take_gpunode, gone)
+        await self._list("gpunode", cluster.gpunodes(), self._take_gpunode, gone)
         gone = {("", name) for name in self.node_names}
-        await _each(cluster.nodes(), self._take_node, gone)
+        await self._list("node", cluster.nodes(), self._take_node, gone)
         gone = {(namespace, name) for namespace, known in self._quotas.items() for name in known}
-        await _each(cluster.quotas(), self._take_quota, gone)
+        await self._list("quota", cluster.quotas(), self._take_quota, gone)
+
+    async def _list(
+        self, kind: str, pages: AsyncIterator[list[Json]], take: _Take, known: set[tuple[str, str]]
+    ) -> None:
+        """Take every object of a list, and as deleted those that were known and are not in it.
+
+        A long list is old when its last page comes: what an event showed meanwhile is newer.
+        """
+        self._shown.clear()
+        async for page in pages:
+            for document in page:
+                key = _key(kind, document)
+                known.discard(key[1:])
+                if _version(document) >= self._shown.get(key, 0):
+                    take(document, deleted=False)
+        for namespace, name in sorted(known):
+            if (kind, namespace, name) not in self._shown:
+                take({"metadata": {"namespace": namespace, "name": name}}, deleted=True)
 
     # Steps ----------------------------------------------------------------------------------------
 
@@ -126,10 +156,14 @@ class Mirror:
         """What a Pod's JSON says; None for a Pod that has nothing to do with cards."""
         ref = pods.pod_ref(pod)
         entry = self._ledger.entry(ref.uid)
-        if entry is None and ALLOCATED not in annotations_of(pod):
+        if (
+            entry is None
+            and ALLOCATED not in annotations_of(pod)
+            # The end of a Pod that waits is remembered: kube-scheduler may yet ask about it.
+            and not (deleted and pods.asks_cards(pod))
+        ):
             return None
-        version = pods.resource_version(pod)
-        number = int(version) if version.isdecimal() else 0
+        number = _version(pod)
         node = pods.bound_node(pod)
         if deleted or pods.is_finished(pod):
             return Sighting(pod=ref, version=number, node=node, gone=True)
@@ -171,9 +205,12 @@ class Mirror:
         namespace, name = text(at(document, "metadata", "namespace")), _name(document)
         known = self._quotas.setdefault(namespace, {})
         bound = QuotaBound() if deleted else quotas.bound_of(document)
-        if known.get(name, QuotaBound()) != bound:
-            for warning in () if deleted else quotas.warnings_of(document):
+        warnings = () if deleted else quotas.warnings_of(document)
+        if warnings != self._warned.pop((namespace, name), ()):
+            for warning in warnings:
                 _log.warning("%s", warning)
+        if warnings:
+            self._warned[namespace, name] = warnings
         if bound == QuotaBound():
             known.pop(name, None)
         else:
@@ -191,11 +228,10 @@ def _name(document: Json) -> str:
     return text(at(document, "metadata", "name"))
 
 
-async def _each(pages: AsyncIterator[list[Json]], take: _Take, known: set[tuple[str, str]]) -> None:
-    """Take every object of a list, and as deleted those that were known and are not in it."""
-    async for page in pages:
-        for document in page:
-            known.discard((text(at(document, "metadata", "namespace")), _name(document)))
-            take(document, deleted=False)
-    for namespace, name in sorted(known):
-        take({"metadata": {"namespace": namespace, "name": name}}, deleted=True)
+def _key(kind: str, document: Json) -> _Key:
+    return kind, text(at(document, "metadata", "namespace")), _name(document)
+
+
+def _version(document: Json) -> int:
+    version = pods.resource_version(document)
+    return int(version) if version.isdecimal() and len(version) <= _MOST_DIGITS else 0

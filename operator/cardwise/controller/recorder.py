@@ -85,6 +85,7 @@ class Recorder:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
         posted.count += 1
+        posted.note = note  # where it must be created anew, the latest account is told
         if reason == EventReason.CARDS_ALLOCATED:
             self._urgent.append(posted)
             self._news_urgent.set()

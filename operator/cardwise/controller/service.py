@@ -6,6 +6,7 @@ no two Pods are ever decided on the same room.
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from cardwise.controller.binder import Binder
@@ -73,13 +74,12 @@ class Scheduler:
             return extender.filter_result(call, call.names, {})
         if isinstance(request, InvalidRequest):
             return self._refuse_invalid(call, request)
+        if not request.pod.uid:
+            # No Pod of an API server: somebody asks by hand. Its name keeps two such Pods apart.
+            request = replace(request, pod=replace(request.pod, uid=str(request.pod)))
         entry = self._ledger.entry(request.pod.uid)
-        if entry is not None and entry.stage is Stage.BINDING:
-            return extender.filter_error(IN_PROGRESS)
-        if entry is not None and entry.stage is Stage.BOOKED:
-            if entry.node in call.names:
-                return extender.filter_result(call, [entry.node], {})
-            return extender.filter_error(f"the Pod is bound to {entry.node} already")
+        if entry is not None and entry.stage in (Stage.BINDING, Stage.BOOKED):
+            return _kept(entry, call)
         decision = self._decide_and_hold(request, call.names)
         self._teller.unknown_policies(request)
         if decision.node is None:
@@ -204,7 +204,7 @@ class Scheduler:
         if pods.bound_node(pod) is not None:
             self._mirror.see_pod(pod)
             entry = self._ledger.entry(call.uid)
-            if entry is not None and entry.request is None and entry.node == call.node:
+            if entry is not None and entry.stage is Stage.BOOKED and entry.node == call.node:
                 return None, ""  # bound by us before: that is success
             return None, f"the Pod is bound to {pods.bound_node(pod)} already"
         request = pods.request_of(pod, self._settings)
@@ -212,7 +212,18 @@ class Scheduler:
             return None, request.message
         if request is None:
             return None, "the Pod asks for no card"
-        return request, ""
+        # Reading took time, and SIGTERM may have come: no Binding is begun after it.
+        refusal = self._gate.refusal()
+        return (None, refusal) if refusal else (request, "")
+
+
+def _kept(entry: PodEntry, call: extender.FilterCall) -> dict[str, Any]:
+    """The answer to /filter for a Pod that is being bound, or is bound."""
+    if entry.stage is Stage.BINDING:
+        return extender.filter_error(IN_PROGRESS)
+    if entry.node is not None and entry.node in call.names:
+        return extender.filter_result(call, [entry.node], {})
+    return extender.filter_error(f"the Pod is bound to {entry.node} already")
 
 
 def _standing(entry: PodEntry, node: str) -> str:

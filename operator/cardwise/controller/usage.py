@@ -37,6 +37,10 @@ class UsageWriter:
         """Write up to five nodes, the longest waiting first."""
         self._due.update(dict.fromkeys(sorted(self._ledger.touched)))
         self._ledger.touched.clear()
+        # What was written went with its GPUNode, though one of the same name may be there again.
+        for name in self._ledger.removed:
+            self._written.pop(name, None)
+        self._ledger.removed.clear()
         for name in list(self._due)[:_A_ROUND]:
             del self._due[name]
             await self._write(name)

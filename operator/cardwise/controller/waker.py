@@ -48,6 +48,10 @@ class Waker:
         """A Pod was refused: the next growth is worth telling."""
         self._refused = True
 
+    def begin(self) -> None:
+        """The ledger is loaded: wake once, for who waited before and what grew is not known."""
+        self._due.set()
+
     def look(self) -> None:
         """Look at the ledger after it changed."""
         if self._ledger.grew:

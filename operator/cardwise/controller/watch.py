@@ -125,12 +125,20 @@ class Watchman:
 
     async def tick(self) -> None:
         """Give up old holds and distrust old reports, once a second, until cancelled."""
+        blind = 0.0
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             now = self._clock.monotonic()
             for pod in self._ledger.expire_holds(now):
                 _log.info("the hold of Pod %s expired: kube-scheduler did not come back", pod)
-            if self._health.silence < 2 * BEAT_SECONDS:
+            silence = self._health.silence
+            if silence >= 2 * BEAT_SECONDS:
+                blind = silence
+            else:
+                # What we did not see for as long as we were blind is not the agents' silence.
+                if blind:
+                    self._ledger.excuse_reports(blind, now)
+                blind = 0.0
                 for node in self._ledger.age_reports(now):
                     _log.warning("GPUNode %s is stale: its agent stopped reporting", node)
             self._changed()

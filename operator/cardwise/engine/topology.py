@@ -10,7 +10,7 @@ cards are not searched at all: what each of their subsets is worth is known befo
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from operator import add
 
 from cardwise.engine.candidates import Sight
 from cardwise.engine.sortkeys import set_worths
@@ -88,8 +88,9 @@ def best_set(
         return None
     everyone = [card for pool in enough for card in pool]
     worths = set_worths(everyone, keys, count)
-    # One point of pair score outweighs all that the sort keys say of a set.
-    point = 1 + sum(sorted(worths)[-count:])
+    # One point of pair score outweighs all that the sort keys say of a set. Even, so that half of
+    # it is an integer.
+    point = 2 * (1 + sum(sorted(worths)[-count:]))
     own = dict(zip(map(id, everyone), worths, strict=True))
     best, chosen = -1, None
     for pool in enough:
@@ -125,29 +126,28 @@ class _Search:
 
         Args:
             own: what each card is worth by itself, falling.
-            pairs: what every two cards are worth together.
+            pairs: what every two cards are worth together, even numbers.
             count: cards in a set.
             above: what is known already.
         """
         self.best = above
         self._found: tuple[list[int], int] = ([], 0)
-        self._count = count
-        kinds = _twins(pairs)
         # Well-joined kinds first: a good set is found early, and the bound cuts more.
-        kinds.sort(key=lambda kind: (-sum(pairs[kind[0]]) + pairs[kind[0]][kind[0]], kind[0]))
+        kinds = sorted(_twins(pairs), key=lambda kind: (-sum(pairs[kind[0]]), kind[0]))
         self._kinds = kinds
-        self._own = [[own[card] for card in kind] for kind in kinds]
-        self._inner = [pairs[kind[0]][kind[1]] if len(kind) > 1 else 0 for kind in kinds]
-        self._outer = [[pairs[a[0]][b[0]] for b in kinds] for a in kinds]
-        self._head = len(kinds)
-        while self._head and sum(map(len, kinds[self._head - 1 :])) <= _TAIL:
-            self._head -= 1
-        self._tail = [card for kind in kinds[self._head :] for card in kind]
-        self._tail_kinds = [at for at in range(self._head, len(kinds)) for _ in kinds[at]]
+        self._pairs = pairs
+        self._own = own
+        self._count = count
+        head = len(kinds)
+        while head and sum(map(len, kinds[head - 1 :])) <= _TAIL:
+            head -= 1
+        self._head = head
+        self._tail = [card for kind in kinds[head:] for card in kind]
         self._tail_sets = _subsets(self._tail, own, pairs, count)
         self._tail_best = [max((w for _, w in sets), default=0) for sets in self._tail_sets]
-        self._later = [self._best_later(first) for first in range(self._head)]
-        self._descend(0, count, 0, [], [0] * len(kinds))
+        self._rest = [[card for kind in kinds[at:] for card in kind] for at in range(head + 1)]
+        self._most: dict[tuple[int, int], list[int]] = {}
+        self._descend(0, count, 0, [], [0] * len(own))
 
     def found(self) -> list[int]:
         """The cards of the best set."""
@@ -156,60 +156,63 @@ class _Search:
         return head + [card for bit, card in enumerate(self._tail) if subset >> bit & 1]
 
     def _descend(self, at: int, left: int, total: int, counts: list[int], gains: list[int]) -> None:
-        """Choose how many cards of kind ``at``; ``gains`` is what one card of each kind adds."""
+        """Choose how many cards of kind ``at``.
+
+        Args:
+            at: the kind.
+            left: cards still to be chosen.
+            total: what the chosen ones are worth.
+            counts: how many cards of each earlier kind were chosen.
+            gains: what the links to the chosen ones add to each card from this kind on.
+        """
         if at == self._head:
             self._finish(left, total, counts, gains)
             return
         if total + self._bound(at, left, gains) <= self.best:
             return
-        inner, outer, own = self._inner[at], self._outer[at], self._own[at]
-        for taken in range(min(left, len(own)), -1, -1):
-            added = taken * gains[at] + taken * (taken - 1) // 2 * inner + sum(own[:taken])
-            grown = (
-                [gain + taken * score for gain, score in zip(gains, outer, strict=True)]
-                if taken
-                else gains
-            )
+        kind = self._kinds[at]
+        gain, gains = gains[0], gains[len(kind) :]
+        row = self._pairs[kind[0]]
+        inner = row[kind[1]] if len(kind) > 1 else 0
+        links = [row[card] for card in self._rest[at + 1]]
+        for taken in range(min(left, len(kind)), -1, -1):
+            own = sum(self._own[card] for card in kind[:taken])
+            added = own + taken * gain + taken * (taken - 1) // 2 * inner
+            grown = [known + taken * link for known, link in zip(gains, links, strict=True)]
             self._descend(at + 1, left - taken, total + added, [*counts, taken], grown)
 
     def _finish(self, left: int, total: int, counts: list[int], gains: list[int]) -> None:
         """Complete a set by the best subset of the tail."""
-        added = [gains[kind] for kind in self._tail_kinds]
-        most = sum(sorted(added)[len(added) - left :]) if left < len(added) else sum(added)
-        if total + most + self._tail_best[left] <= self.best:
+        if total + _largest(gains, left) + self._tail_best[left] <= self.best:
             return
         sums = [total]
-        for gain in added:
+        for gain in gains:
             sums += [known + gain for known in sums]
         for subset, inner in self._tail_sets[left]:
             if sums[subset] + inner > self.best:
                 self.best, self._found = sums[subset] + inner, (counts, subset)
 
     def _bound(self, at: int, left: int, gains: list[int]) -> int:
-        """No ``left`` cards of the kinds from ``at`` on can add more than this.
+        """No ``left`` cards of the kinds from ``at`` on can add more than this."""
+        most = self._most.get((at, left))
+        if most is None:
+            most = self._most[at, left] = [self._most_of(at, left, card) for card in self._rest[at]]
+        return _largest(map(add, gains, most), left)
 
-        A card adds its own worth, its links to what is chosen, and half of its links to the other
-        new cards: at most its ``left - 1`` best ones. Doubled, so that it stays an integer.
+    def _most_of(self, at: int, left: int, card: int) -> int:
+        """What a card of the kinds from ``at`` on adds at most, beside its links to chosen ones.
+
+        Its own worth, and half of its links to the other new cards: at most its best ones. The
+        other half is theirs.
         """
-        best: list[int] = []
-        for kind, later in zip(range(at, len(self._kinds)), self._later[at], strict=True):
-            value = 2 * gains[kind] + later[max(0, left - 1)]
-            best.extend([value + 2 * own for own in self._own[kind][:left]])
-        best.sort(reverse=True)
-        return sum(best[:left]) // 2
+        row = self._pairs[card]
+        links = [row[other] for other in self._rest[at] if other != card]
+        return self._own[card] + _largest(links, left - 1) // 2
 
-    def _best_later(self, first: int) -> list[list[int]]:
-        """For each kind from ``first`` on: the sum of one card's n best links to cards there."""
-        sums: list[list[int]] = []
-        kinds = range(first, len(self._kinds))
-        for kind in kinds:
-            scores = [self._inner[kind]] * (len(self._kinds[kind]) - 1)
-            for other in kinds:
-                if other != kind:
-                    scores += [self._outer[kind][other]] * len(self._kinds[other])
-            scores.sort(reverse=True)
-            sums.append([0, *accumulate(scores[: self._count])])
-        return sums
+
+def _largest(values: Iterable[int], count: int) -> int:
+    """The sum of the ``count`` largest values."""
+    return sum(sorted(values, reverse=True)[: max(0, count)])
 
 
 def _subsets(

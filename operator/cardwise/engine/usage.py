@@ -37,21 +37,15 @@ class Tally(Generic[K]):
         before = self._steady.get(card, NO_USE)
         together = CardUse(before.slots + 1, before.memory_mib + memory_mib, before.cores + cores)
         if kind is ContainerKind.INIT:
-            self._peak[card] = _larger(self._peak.get(card, NO_USE), together)
+            # One slot, whatever it runs beside: sidecars have slots of their own.
+            alone = CardUse(1, together.memory_mib, together.cores)
+            self._peak[card] = _larger(self._peak.get(card, NO_USE), alone)
         else:
             self._steady[card] = together
 
     def use(self, card: K) -> CardUse:
         """The Pod's use of the card for its whole life."""
-        steady = self._steady.get(card, NO_USE)
-        peak = self._peak.get(card)
-        if peak is None:
-            return steady
-        return CardUse(
-            max(1, steady.slots),
-            max(peak.memory_mib, steady.memory_mib),
-            max(peak.cores, steady.cores),
-        )
+        return _larger(self._peak.get(card, NO_USE), self._steady.get(card, NO_USE))
 
     def growth(self, card: K, memory_mib: int, cores: int) -> CardUse:
         """How much ``use`` would grow if the next container took this part (slots left out)."""

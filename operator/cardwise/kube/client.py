@@ -10,10 +10,13 @@ from typing import Any
 import aiohttp
 import kubernetes_asyncio
 import orjson
+import yaml
 
 from cardwise.errors import ApiError
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_ODD_FILES = (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError)
+"""What a kubeconfig of another shape makes the library raise."""
 _SHOWN = 300
 """Characters of an API server's message that are kept: enough to act on, safe to log."""
 
@@ -143,7 +146,7 @@ async def connect(kubeconfig: str | None = None) -> Client:
             await kubernetes_asyncio.config.load_kube_config(
                 config_file=kubeconfig, client_configuration=configuration
             )
-    except (kubernetes_asyncio.config.ConfigException, OSError) as error:
+    except (kubernetes_asyncio.config.ConfigException, OSError, *_ODD_FILES) as error:
         raise ApiError(None, f"no cluster to talk to: {_cut(error)}") from error
     configuration.connection_pool_maxsize = 64
     return Client(kubernetes_asyncio.client.ApiClient(configuration))
@@ -157,11 +160,14 @@ def _message(text: bytes) -> str:
     """The sentence in a Status object, or the beginning of whatever was answered."""
     try:
         status = orjson.loads(text)
-        return _cut(status["message"])
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return _cut(text.decode(errors="replace"))
+    except orjson.JSONDecodeError:
+        status = None
+    message = status.get("message") if isinstance(status, dict) else None
+    return _cut(message if isinstance(message, str) else text.decode(errors="replace"))
 
 
 def _cut(what: object) -> str:
-    words = " ".join(str(what).split()) or type(what).__name__
+    words = " ".join(str(what).split())
+    if not words and isinstance(what, BaseException):
+        words = type(what).__name__
     return words if len(words) <= _SHOWN else words[:_SHOWN] + "…"

@@ -23,6 +23,8 @@ class Accounts:
         """Room grew since the owner last set this to False: waiting Pods should be asked again."""
         self.touched: set[str] = set()
         """Nodes whose cards or tenants changed since the owner last emptied this."""
+        self.removed: set[str] = set()
+        """Nodes whose GPUNode went since the owner last emptied this, back again or not."""
 
     # Nodes ----------------------------------------------------------------------------------------
 
@@ -40,6 +42,8 @@ class Accounts:
         if (account := self._nodes.get(name)) is not None:
             account.set_report(None, now)
             self._recount_quota(account)
+            self.touched.add(name)
+            self.removed.add(name)
             self._forget_if_empty(account)
 
     def apply_node(self, name: str, *, offers_cards: bool, cordoned: frozenset[str]) -> None:
@@ -72,6 +76,11 @@ class Accounts:
         for account in silent:
             account.set_stale()
         return [account.name for account in silent]
+
+    def excuse_reports(self, seconds: float, now: float) -> None:
+        """Make every report younger by what the watch was silent: nobody can say who reported."""
+        for account in self._nodes.values():
+            account.report_seen = min(now, account.report_seen + seconds)
 
     def gpunode_names(self) -> list[str]:
         """Every node with a GPUNode, sorted."""

@@ -81,6 +81,9 @@ class Teller:
         ]
         return f"most free cores {max(free)} %{self._before}"
 
+    def _numa(self, indexes: Sequence[int]) -> str:
+        return self._listed(indexes, lambda i: _numa_of(self._cards[i]))
+
     def _tenants_of(self, index: int) -> str:
         names = self._tenants.get(index, ())
         own = f"{self._namespace}/"
@@ -99,7 +102,7 @@ class Teller:
 
     def _listed(self, indexes: Sequence[int], tell: Callable[[int], str]) -> str:
         texts = []
-        for index in sorted(indexes)[:_CARDS_TOLD]:
+        for index in indexes[:_CARDS_TOLD]:
             text = tell(index)
             texts.append(f"GPU {index}: {text}" if text else f"GPU {index}")
         if len(indexes) > _CARDS_TOLD:
@@ -111,10 +114,15 @@ def _model_of(card: CardState) -> str:
     return f"{card.model} in mode {card.mode}".strip()
 
 
+def _numa_of(card: CardState) -> str:
+    return "NUMA node unknown" if card.numa is None else f"NUMA node {card.numa}"
+
+
 _TELL: dict[Reason, Callable[[Teller, Sequence[int]], str]] = {
     Reason.CARD_TYPE: Teller._model,  # noqa: SLF001 - the table of the class above
     Reason.SLOTS: Teller._slots,  # noqa: SLF001
     Reason.MEMORY: Teller._memory,  # noqa: SLF001
     Reason.CORES: Teller._cores,  # noqa: SLF001
     Reason.EXCLUSIVE: Teller._held_by,  # noqa: SLF001
+    Reason.NUMA: Teller._numa,  # noqa: SLF001
 }

@@ -6,6 +6,7 @@ from cardwise.model import PodRef
 from cardwise.names import API_GROUP, EventReason
 
 _CONTROLLER = f"{API_GROUP}/controller"
+_NOTE_BYTES = 1024
 _NAME_KEPT = 230
 """Of the Pod's name: an event's name has room for 253 characters."""
 
@@ -44,9 +45,17 @@ def event_body(
             "name": pod.name,
             "uid": pod.uid,
         },
-        "note": note,
+        "note": _cut(note),
         "type": "Warning" if warning else "Normal",
     }
+
+
+def _cut(note: str) -> str:
+    """As much of a note as the API server takes: it counts bytes, and refuses the whole event."""
+    written = note.encode("utf-8", "replace")
+    if len(written) <= _NOTE_BYTES:
+        return written.decode()
+    return written[: _NOTE_BYTES - len("…".encode())].decode(errors="ignore") + "…"
 
 
 def series_body(count: int, when: str) -> dict[str, Any]:

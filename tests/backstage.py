@@ -1,0 +1,218 @@
+"""Behind the stage: the processes of Cardwise, the nodes and their cards, and making all empty.
+
+Controller, kube-scheduler and agents are the real processes under their own accounts; the nodes are
+KWOK's.
+"""
+
+import contextlib
+import sys
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+import yaml
+
+import build
+from cardwise import names
+from controlplane.launcher import ApiError, ControlPlane, Process, free_port, standing_ground
+
+Json = dict[str, Any]
+
+PROGRAMS: Final = Path(sys.executable).parent
+GPUNODES: Final = f"/apis/{names.API_GROUP}/{names.API_VERSION}/{names.GPUNODE_PLURAL}"
+_MERGE: Final = "application/merge-patch+json"
+_APPLY: Final = "application/apply-patch+yaml"
+_NOW: Final = {"gracePeriodSeconds": 0}
+
+
+class Backstage:
+    """One running cluster; `clear` makes it empty for the next test."""
+
+    namespace: str
+    """Where this test's Pods go."""
+    controller: Process
+
+    def __init__(self, cp: ControlPlane) -> None:
+        """Install Cardwise on a control plane and start it; `raised` is the way in."""
+        self.cp = cp
+        standing_ground(cp)
+        self.account = cp.service_account_kubeconfig("cardwise-controller")
+        self._agent_account = cp.service_account_kubeconfig("cardwise-agent")
+        self._agents: dict[str, Process] = {}
+        self._indexes: dict[str, int] = {}
+        self._tests = 0
+        self._changed = False
+        self._port = free_port()
+        self.start_controller()
+        self.scheduler = cp.start_scheduler(extender_url=f"http://127.0.0.1:{self._port}")
+        self._begin()
+
+    @classmethod
+    @contextlib.contextmanager
+    def raised(cls, *, audit: bool = False) -> Iterator[Self]:
+        """Start everything, and end it."""
+        with ControlPlane.start(audit=audit) as cp:
+            yield cls(cp)
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def start_controller(
+        self, *, kubeconfig: Path | None = None, settings: Json | None = None
+    ) -> None:
+        """Start the controller and return when it answers.
+
+        Args:
+            kubeconfig: instead of its own account's way to the API server.
+            settings: its settings file.
+        """
+        self.launch_controller(kubeconfig=kubeconfig, settings=settings)
+        self.ready()
+
+    def launch_controller(
+        self, *, kubeconfig: Path | None = None, settings: Json | None = None
+    ) -> None:
+        """Start the controller without waiting for it."""
+        self._changed = kubeconfig is not None or settings is not None
+        argv = [
+            str(PROGRAMS / "cardwise-controller"),
+            f"--kubeconfig={kubeconfig or self.account}",
+            f"--listen=127.0.0.1:{self._port}",
+            f"--metrics-listen=127.0.0.1:{free_port()}",
+        ]
+        if settings is not None:
+            config = self.cp.directory / "controller.yaml"
+            config.write_text(yaml.safe_dump(settings))
+            argv.append(f"--config={config}")
+        self.controller = self.cp.start_process("controller", argv)
+
+    def ready(self) -> None:
+        """Wait until the controller answers kube-scheduler."""
+
+        def answers() -> bool:
+            assert self.controller.poll() is None, f"it ended:\n{self.controller.tail()}"
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/readyz", timeout=5):
+                return True
+
+        self.cp.wait("the controller to be ready", answers, 60)
+
+    def clear(self) -> None:
+        """Take everything away that a test brought, and name the next one's namespace."""
+        for agent in self._agents.values():
+            agent.kill()
+        self._agents.clear()
+        for pod in self.all_pods():
+            self._request("DELETE", path_of(pod), _NOW)
+        for quota in self.cp.request("GET", "/api/v1/resourcequotas")["items"]:
+            path = f"/api/v1/namespaces/{quota['metadata']['namespace']}/resourcequotas/"
+            self._request("DELETE", path + quota["metadata"]["name"])
+        self.cp.wait("the last test's Pods to go", lambda: not self.all_pods(), 60)
+        self.cp.request("DELETE", "/api/v1/nodes")
+        self.cp.request("DELETE", GPUNODES)
+        if self._changed or self.controller.poll() is not None:
+            self.controller.terminate()
+            self.start_controller()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._tests += 1
+        self._indexes.clear()
+        self.namespace = f"test-{self._tests}"
+        body = {"metadata": {"name": self.namespace}}
+        self.cp.request("POST", "/api/v1/namespaces", body)
+
+    def tails(self) -> str:
+        """The ends of our processes' logs."""
+        processes = [self.controller, self.scheduler, *self._agents.values()]
+        return "\n".join(f"--- {process}\n{process.tail(60)}" for process in processes)
+
+    # --- nodes and cards --------------------------------------------------------------------------
+
+    def node(
+        self,
+        name: str,
+        cards: int | Sequence[Json] | str | Path | None = 4,
+        *,
+        links: Sequence[tuple[Any, ...]] | None = None,
+        **fields: Any,
+    ) -> None:
+        """Add a node, and wait until the controller knows its cards.
+
+        Args:
+            name: the node's.
+            cards: a number or a list is reported by hand; a shipped profile's name or a file is
+                published by an agent; None is a node without cards.
+            links: of a report by hand, as `build.gpunode` takes them.
+            fields: of the Node, as `ControlPlane.add_node` takes them.
+        """
+        self.cp.add_node(name, gpus=0 if cards is None else 40, **fields)
+        if isinstance(cards, str | Path):
+            self._start_agent(name, cards)
+        elif cards is not None:
+            self.report(build.gpunode(name, cards, links=links))
+        if cards is not None:
+            self.cp.wait(f"the controller to know {name}", lambda: self.usage(name), 30)
+
+    def report(self, document: Json) -> None:
+        """Publish a GPUNode as its agent would; ``spec`` is its administrator's."""
+        kind = {key: document[key] for key in ("apiVersion", "kind")}
+        name = document["metadata"]["name"]
+        kind["metadata"] = {"name": name}
+        for part, owner, path in (
+            ("spec", "administrator", f"{GPUNODES}/{name}"),
+            ("status", names.MANAGER_AGENT, f"{GPUNODES}/{name}/status"),
+        ):
+            body = {**kind, part: document.get(part, {})}
+            query = f"?fieldManager={owner}&force=true"
+            self.cp.request("PATCH", path + query, body, content_type=_APPLY)
+
+    def _start_agent(self, node: str, profile: str | Path) -> None:
+        config = self.cp.directory / "agent.yaml"
+        config.write_text("agent: {reportSeconds: 1}")
+        self._agents[node] = self.cp.start_process(
+            f"agent-{node}",
+            [
+                str(PROGRAMS / "cardwise-agent"),
+                f"--nvml=simulated:{profile}",
+                f"--node-name={node}",
+                f"--config={config}",
+                f"--kubeconfig={self._agent_account}",
+            ],
+        )
+
+    def gpunodes(self) -> list[Json]:
+        """Every GPUNode as it is now."""
+        found: list[Json] = self.cp.request("GET", GPUNODES)["items"]
+        for gpunode in found:
+            for card in gpunode.get("status", {}).get("cards", ()):
+                self._indexes[card["uuid"]] = card["index"]
+        return found
+
+    def usage(self, node: str) -> list[Json]:
+        """What the controller wrote of each card's use; empty before it did."""
+        status = self.cp.request("GET", f"{GPUNODES}/{node}").get("status", {})
+        usage: list[Json] = status.get("usage", [])
+        return usage
+
+    def patch(self, path: str, change: Json) -> None:
+        """Merge a change into any object."""
+        self.cp.request("PATCH", path, change, content_type=_MERGE)
+
+    def all_pods(self) -> list[Json]:
+        """Every Pod of the cluster."""
+        found: list[Json] = self.cp.request("GET", "/api/v1/pods")["items"]
+        return found
+
+    def _request(self, method: str, path: str, body: Any = None) -> None:
+        """Ask for something that may be gone already."""
+        try:
+            self.cp.request(method, path, body)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+
+def path_of(pod: Json) -> str:
+    """Where a Pod is found."""
+    metadata = pod["metadata"]
+    return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"

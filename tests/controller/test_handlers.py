@@ -1,0 +1,144 @@
+"""The Kopf operator: which kinds it watches, and what becomes of an event."""
+
+from typing import Any
+
+import kopf
+import pytest
+
+import build
+from cardwise.controller import handlers
+from controllers import OWN, World, passing
+
+Json = dict[str, Any]
+
+
+def registered(world: World) -> kopf.OperatorRegistry:
+    registry = kopf.OperatorRegistry()
+
+    async def login() -> kopf.ConnectionInfo:
+        return kopf.ConnectionInfo(server="https://api")
+
+    handlers.register(
+        registry,
+        mirror=world.mirror,
+        watchman=world.controller.watchman,
+        health=world.controller.health,
+        classes=world.controller.classes,
+        login=login,
+    )
+    return registry
+
+
+async def tell(world: World, kind: str, what: str | None, document: Json) -> None:
+    """An event as Kopf hands it over."""
+    [handler] = [
+        each
+        for each in registered(world)._watching.get_all_handlers()
+        if each.selector is not None and each.selector.any_name == kind
+    ]
+    await handler.fn(event={"type": what, "object": document}, logger=None, memo=None)
+
+
+async def test_four_kinds_are_watched_by_coroutines() -> None:
+    found = registered(World())._watching.get_all_handlers()
+
+    assert {
+        (each.selector.group, each.selector.version, each.selector.any_name)
+        for each in found
+        if each.selector is not None
+    } == {
+        ("", "v1", "pods"),
+        ("cardwise.dev", "v1alpha1", "gpunodes"),
+        ("", "v1", "nodes"),
+        ("", "v1", "resourcequotas"),
+    }
+    assert len({each.id for each in found}) == 4
+
+
+async def test_kopf_is_told_to_write_nothing() -> None:
+    settings = handlers.settings()
+
+    assert not settings.posting.enabled
+    assert settings.peering.standalone
+    assert settings.scanning.disabled
+
+
+async def test_kopf_logs_in_as_it_is_told() -> None:
+    registry = registered(World())
+    [handler] = registry._activities.get_all_handlers()
+
+    assert (await handler.fn(logger=None)).server == "https://api"
+
+
+async def test_events_reach_the_ledger() -> None:
+    world = await World().load()
+    pod = build.pod(node="n1", gpumem=1000, allocated=build.allocation("GPU-n1-a"))
+
+    await tell(world, "gpunodes", "ADDED", build.gpunode())
+    await tell(world, "nodes", "ADDED", build.node_object(cordon="GPU-n1-b"))
+    await tell(world, "resourcequotas", "ADDED", build.quota(gpumem=5000))
+    await tell(world, "pods", "MODIFIED", pod)
+    assert world.used() == {"GPU-n1-a": 1000}
+    assert world.ledger.view("n1").state.cards[1].cordoned
+    assert world.ledger.bound("default").memory_mib == 5000
+
+    await tell(world, "pods", "DELETED", pod)
+    await tell(world, "gpunodes", "DELETED", build.gpunode())
+    assert world.used() == {}
+    assert world.ledger.gpunode_names() == []
+
+
+@pytest.mark.parametrize(
+    ("what", "document", "lists"),
+    [
+        pytest.param("ADDED", build.gpunode(), 0, id="an event of the watch"),
+        pytest.param(None, build.gpunode(), 1, id="a line of a list: something may be missed"),
+        pytest.param("ADDED", None, 1, id="an event that can't be taken"),
+    ],
+)
+async def test_when_a_fresh_list_is_asked_for(
+    what: str | None, document: Any, lists: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = await World().load()
+    before = world.cluster.called("unfinished_pods")
+
+    async with world.running():
+        await tell(world, "gpunodes", what, document)
+        await passing(5.0)
+
+    assert world.cluster.called("unfinished_pods") - before == lists
+    assert ("an event could not be taken" in caplog.text) == (document is None)
+
+
+@pytest.mark.parametrize(
+    ("pod", "heard"),
+    [
+        pytest.param(
+            build.pod(OWN.name, namespace=OWN.namespace, uid=OWN.uid, gpus=None), True, id="its own"
+        ),
+        pytest.param(build.pod("other", gpus=None), False, id="another"),
+        pytest.param(
+            build.pod(OWN.name, namespace=OWN.namespace, uid="before", gpus=None),
+            False,
+            id="its predecessor of the same name",
+        ),
+    ],
+)
+async def test_a_change_of_its_own_pod_shows_that_the_watch_lives(pod: Json, heard: bool) -> None:
+    world = await World(own_pod=OWN).load()
+    await passing(50.0)
+
+    await tell(world, "pods", "MODIFIED", pod)
+
+    assert (world.controller.health.silence == 0) is heard
+
+
+async def test_a_pod_that_a_device_class_takes_is_told_when_it_comes_not_when_it_goes() -> None:
+    taking = {"metadata": {"name": "a"}, "spec": {"extendedResourceName": "nvidia.com/gpu"}}
+    world = await World({"kind": "DeviceClass", **taking}).load()
+
+    await tell(world, "pods", "DELETED", build.pod("gone"))
+    await tell(world, "pods", "ADDED", build.pod("came"))
+
+    assert await world.reasons() == ["ClassTakesOurResource"]
+    assert world.cluster.events()[0]["regarding"]["name"] == "came"

@@ -1,0 +1,137 @@
+"""What is used of each GPUNode is written for people: slowly, and only what changed."""
+
+from typing import Any
+
+import pytest
+
+import build
+from controllers import World, background, passing
+from fakes.cluster import refused, unanswered
+
+Json = dict[str, Any]
+
+
+async def fresh(*documents: Json) -> World:
+    """A world whose usage was never written."""
+    world = World(*documents)
+    await world.controller.watchman.load()
+    world.controller.gate.loaded = True
+    return world
+
+
+def written(world: World) -> list[str]:
+    """The nodes that were written, in order."""
+    return [call[1] for call in world.cluster.calls if call[0] == "apply_gpunode_status"]
+
+
+async def test_usage_and_summary_are_written_beside_the_agents_part() -> None:
+    tenant = build.pod("a", node="n1", allocated=build.allocation("GPU-n1-a", cores=30))
+    world = await fresh(build.gpunode("n1", 2), tenant)
+
+    await world.controller.usage.write_some()
+
+    status = world.cluster.get("GPUNode", "n1")["status"]
+    assert [card["uuid"] for card in status["cards"]] == ["GPU-n1-a", "GPU-n1-b"]
+    assert status["usage"][0] == {
+        "uuid": "GPU-n1-a",
+        "slots": 1,
+        "memoryMiB": 1000,
+        "cores": 30,
+        "tenants": ["default/a"],
+    }
+    assert status["summary"] == {
+        "cards": 2,
+        "healthy": 2,
+        "model": "NVIDIA-Tesla T4",
+        "slots": "1/20",
+        "memory": "1000/30720",
+    }
+    assert world.cluster.calls[-1] == ("apply_gpunode_status", "n1", "cardwise-controller")
+
+
+async def test_only_what_changed_is_written() -> None:
+    world = await fresh(build.gpunode("n1"), build.gpunode("n2"))
+    await world.controller.usage.write_some()
+    assert written(world) == ["n1", "n2"]
+
+    await world.controller.usage.write_some()
+    world.mirror.see_gpunode(build.gpunode("n1", reported_at="later"))
+    await world.controller.usage.write_some()
+    assert written(world) == ["n1", "n2"]
+
+    pod = build.pod(gpumem=1000)
+    world.chosen(pod, "n2")
+    world.mirror.see_pod(pod, deleted=True)
+    await world.controller.usage.write_some()
+    assert written(world) == ["n1", "n2"], "taken and given back in between"
+
+    world.chosen(build.pod("q", gpumem=1000), "n2")
+    await world.controller.usage.write_some()
+    assert written(world) == ["n1", "n2", "n2"]
+
+
+async def test_five_nodes_a_second_the_longest_waiting_first() -> None:
+    names = [f"n{number:02}" for number in range(12)]
+    world = await fresh(*(build.gpunode(name, 1) for name in names))
+
+    async with background(world.controller.usage.run()):
+        await passing(1.5)
+        assert written(world) == names[:5]
+        world.chosen(build.pod(gpumem=1000), "n00")
+        await passing(1.0)
+        assert written(world) == names[:10]
+        await passing(10.0)
+
+    assert written(world) == [*names, "n00"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "want"),
+    [
+        pytest.param(refused(500), ["n1", "n1"], id="refused: again"),
+        pytest.param(unanswered(), ["n1", "n1"], id="no answer: again"),
+        pytest.param(refused(404), ["n1"], id="no such GPUNode: not again"),
+    ],
+)
+async def test_a_write_that_fails(fault: Any, want: list[str]) -> None:
+    world = await fresh(build.gpunode("n1"))
+    world.cluster.fail("apply_gpunode_status", fault)
+
+    async with background(world.controller.usage.run()):
+        await passing(10.0)
+
+    assert written(world) == want
+
+
+async def test_nodes_that_fail_do_not_keep_others_waiting() -> None:
+    world = await fresh(*(build.gpunode(f"n{number}", 1) for number in range(7)))
+    world.cluster.fail("apply_gpunode_status", *[refused(500)] * 5)
+
+    async with background(world.controller.usage.run()):
+        await passing(2.5)
+
+    assert written(world)[5:7] == ["n5", "n6"]
+
+
+@pytest.mark.parametrize("pause", [pytest.param(30.0, id="later"), pytest.param(1.0, id="soon")])
+async def test_a_gpunode_made_anew_gets_its_usage_anew(pause: float) -> None:
+    world = await fresh(build.gpunode("n1"))
+    async with background(world.controller.usage.run()):
+        await passing(5.5)
+        world.cluster.remove("GPUNode", "n1")
+        world.deliver()
+        await passing(pause)
+        world.cluster.put(build.gpunode("n1"))
+        world.deliver()
+        await passing(5.0)
+
+    assert world.cluster.get("GPUNode", "n1")["status"]["summary"]["cards"] == 4
+
+
+async def test_tenants_on_a_node_without_a_gpunode_are_not_written_anywhere() -> None:
+    tenant = build.pod("a", node="n9", allocated=build.allocation("GPU-x"))
+    world = await fresh(tenant)
+
+    await world.controller.usage.write_some()
+
+    assert written(world) == []

@@ -1,0 +1,236 @@
+"""Requests to an API server on a real socket: what is sent, and what is made of every answer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardwise.errors import ApiError
+from cardwise.kube import Client, connect
+from fakes.apiserver import TOKEN, ApiServer, Reply, status
+
+# Real sockets keep real time.
+pytestmark = pytest.mark.looptime(False)
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    async with ApiServer().running() as server:
+        yield server
+
+
+@pytest.fixture
+async def client(server: ApiServer, tmp_path: Path) -> AsyncIterator[Client]:
+    client = await connect(server.kubeconfig(tmp_path))
+    yield client
+    await client.close()
+
+
+async def failure(client: Client, *replies: Reply, within: float = 2.0) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        await client.request("GET", "/api/v1/nodes", within=within)
+    return caught.value
+
+
+# Requests -----------------------------------------------------------------------------------------
+
+
+async def test_what_is_sent(server: ApiServer, client: Client) -> None:
+    server.replies = [Reply({"kind": "Thing"}, 201)]
+
+    answer = await client.request(
+        "PATCH",
+        "/apis/a/v1/things/x",
+        query={"force": "true", "odd": "a&b=c"},
+        body={"text": "ü", "number": 1},
+        content_type="application/merge-patch+json",
+    )
+
+    assert answer == {"kind": "Thing"}
+    [seen] = server.seen
+    assert (seen.method, seen.path) == ("PATCH", "/apis/a/v1/things/x")
+    assert seen.query == {"force": "true", "odd": "a&b=c"}
+    assert seen.body == {"text": "ü", "number": 1}
+    assert seen.headers["Content-Type"] == "application/merge-patch+json"
+    assert seen.headers["Accept"] == "application/json"
+    assert seen.headers["Authorization"] == f"Bearer {TOKEN}"
+
+
+async def test_without_a_body_none_is_sent(server: ApiServer, client: Client) -> None:
+    await client.request("GET", "/api/v1/pods")
+
+    assert server.seen[0].body is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "want_status", "message"),
+    [
+        pytest.param(status(403, "no right"), 403, "no right", id="forbidden"),
+        pytest.param(status(404, "none such"), 404, "none such", id="not there"),
+        pytest.param(status(409, "it is\nbound"), 409, "it is bound", id="a conflict, on one line"),
+        pytest.param(status(410, "too old"), 410, "too old", id="too old"),
+        pytest.param(status(422, "x" * 900), 422, "x" * 300 + "…", id="a long message is cut"),
+        pytest.param(status(429, "slow down"), 429, "slow down", id="too many"),
+        pytest.param(Reply(b"broken pipe", 500), 500, "broken pipe", id="no JSON"),
+        pytest.param(Reply(b"\xff\xfe", 502), 502, "��", id="no text"),
+        pytest.param(Reply(b"", 503), 503, "status 503", id="an empty answer"),
+        pytest.param(Reply([1], 500), 500, "[1]", id="a list"),
+        pytest.param(Reply({"reason": "x"}, 500), 500, '{"reason":"x"}', id="no message in it"),
+        pytest.param(
+            Reply({"message": None}, 500), 500, '{"message":null}', id="a message that is none"
+        ),
+        pytest.param(Reply(b"{", 200), None, "is not JSON", id="a good status, and no JSON"),
+        pytest.param(Reply([], 200), None, "is not an object", id="a good status, and a list"),
+        pytest.param(Reply({"a": 1}, cut=True), None, "no answer", id="cut off in the middle"),
+        pytest.param(Reply(delay=5.0), None, "no answer", id="too late"),
+    ],
+)
+async def test_what_is_made_of_an_answer(
+    server: ApiServer, client: Client, reply: Reply, want_status: int | None, message: str
+) -> None:
+    server.replies = [reply]
+
+    error = await failure(client, within=0.3)
+
+    assert error.status == want_status
+    assert message in str(error)
+    assert "\n" not in str(error)
+
+
+async def test_a_server_that_is_not_there_gives_no_status(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    server.url = "http://127.0.0.1:1"
+    client = await connect(server.kubeconfig(tmp_path))
+
+    error = await failure(client)
+
+    assert error.status is None
+    assert "no answer from the API server" in str(error)
+    await client.close()
+
+
+async def test_an_answer_that_was_lost_does_not_spoil_the_next(
+    server: ApiServer, client: Client
+) -> None:
+    server.replies = [Reply({"a": 1}, cut=True), Reply({"a": 2})]
+    await failure(client)
+
+    assert await client.request("GET", "/api/v1/nodes") == {"a": 2}
+
+
+async def test_a_cancelled_request_is_cancelled(server: ApiServer, client: Client) -> None:
+    server.replies = [Reply(delay=3.0)]
+    task = asyncio.create_task(client.request("GET", "/api/v1/nodes"))
+    await asyncio.sleep(0.05)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+# Lists --------------------------------------------------------------------------------------------
+
+
+def page(*names: str, more: str = "") -> Reply:
+    metadata = {"resourceVersion": "7", **({"continue": more} if more else {})}
+    return Reply({"metadata": metadata, "items": [{"metadata": {"name": it}} for it in names]})
+
+
+async def listed(client: Client, **options: Any) -> list[list[str]]:
+    return [
+        [item["metadata"]["name"] for item in items]
+        async for items in client.pages("/api/v1/pods", **options)
+    ]
+
+
+async def test_pages_are_followed_to_the_end(server: ApiServer, client: Client) -> None:
+    server.replies = [page("a", "b", more="t1"), page("c", more="t2"), page("d")]
+
+    pages = await listed(client, query={"fieldSelector": "status.phase!=Failed"}, limit=2)
+
+    assert pages == [["a", "b"], ["c"], ["d"]]
+    assert [it.query for it in server.seen] == [
+        {"fieldSelector": "status.phase!=Failed", "limit": "2"},
+        {"fieldSelector": "status.phase!=Failed", "limit": "2", "continue": "t1"},
+        {"fieldSelector": "status.phase!=Failed", "limit": "2", "continue": "t2"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param({}, id="nothing"),
+        pytest.param({"items": None, "metadata": None}, id="nulls"),
+        pytest.param({"items": [], "metadata": {"continue": ""}}, id="empty"),
+    ],
+)
+async def test_an_empty_list_is_one_empty_page(
+    server: ApiServer, client: Client, body: Json
+) -> None:
+    server.replies = [Reply(body)]
+
+    assert await listed(client) == [[]]
+
+
+@pytest.mark.parametrize("last", [status(410, "expired"), status(500, "broken"), Reply(cut=True)])
+async def test_a_page_that_fails_ends_the_list_with_an_error(
+    server: ApiServer, client: Client, last: Reply
+) -> None:
+    server.replies = [page("a", more="t"), last]
+
+    with pytest.raises(ApiError) as caught:
+        await listed(client)
+
+    assert len(server.seen) == 2
+    assert caught.value.status == (None if last.cut else last.status)
+
+
+# Credentials --------------------------------------------------------------------------------------
+
+
+async def test_credentials_are_handed_on(server: ApiServer, client: Client) -> None:
+    known = await client.credentials()
+
+    assert (known.server, known.authorization) == (server.url, f"Bearer {TOKEN}")
+    assert known.insecure is False
+    assert known.certificate_file is known.key_file is None
+
+
+async def test_a_kubeconfig_in_the_environment_is_found(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # kubernetes_asyncio reads the variable when it is imported, so the path is given here.
+    monkeypatch.setenv("KUBECONFIG", server.kubeconfig(tmp_path))
+    client = await connect(str(tmp_path / "kubeconfig"))
+
+    assert await client.request("GET", "/version") == {}
+    await client.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(None, id="no file"),
+        pytest.param("{}", id="an empty one"),
+        pytest.param("clusters: [", id="no YAML"),
+        pytest.param("current-context: x\ncontexts: []\n", id="a context that is not in it"),
+        pytest.param("[1, 2]", id="a list"),
+    ],
+)
+async def test_a_kubeconfig_that_can_not_be_read_is_one_sentence(
+    tmp_path: Path, text: str | None
+) -> None:
+    path = tmp_path / "kubeconfig"
+    if text is not None:
+        path.write_text(text)
+
+    with pytest.raises(ApiError, match="no cluster to talk to") as caught:
+        await connect(str(path))
+
+    assert caught.value.status is None
+    assert "\n" not in str(caught.value)
