@@ -79,7 +79,7 @@ coverage: guard $(STAMP) ## unit tests, and the lines and branches they leave ou
 
 # mutmut knows no source root but src/: see [tool.mutmut] in pyproject.toml.
 .PHONY: mutants
-mutants: guard $(STAMP) ## change the engine in small ways and see whether a test notices (long)
+mutants: guard $(STAMP) ## change the core in small ways and see whether a test notices (long)
 	@mkdir -p .mutmut
 	@ln -sfn ../operator .mutmut/src
 	@ln -sfn ../tests .mutmut/tests

@@ -23,6 +23,7 @@ PROGRAMS: Final = Path(sys.executable).parent
 GPUNODES: Final = f"/apis/{names.API_GROUP}/{names.API_VERSION}/{names.GPUNODE_PLURAL}"
 _MERGE: Final = "application/merge-patch+json"
 _APPLY: Final = "application/apply-patch+yaml"
+_LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _NOW: Final = {"gracePeriodSeconds": 0}
 
 
@@ -109,6 +110,9 @@ class Backstage:
         self.cp.wait("the last test's Pods to go", lambda: not self.all_pods(), 60)
         self.cp.request("DELETE", "/api/v1/nodes")
         self.cp.request("DELETE", GPUNODES)
+        # They would go by themselves, but in the very moment when KWOK renews them for a new node
+        # of the same name; it then gives that node up for minutes.
+        self.cp.request("DELETE", _LEASES)
         if self._changed or self.controller.poll() is not None:
             self.controller.terminate()
             self.start_controller()
@@ -145,13 +149,24 @@ class Backstage:
             links: of a report by hand, as `build.gpunode` takes them.
             fields: of the Node, as `ControlPlane.add_node` takes them.
         """
-        self.cp.add_node(name, gpus=0 if cards is None else 40, **fields)
+        self.bare_node(name, gpus=0 if cards is None else 40, **fields)
         if isinstance(cards, str | Path):
             self._start_agent(name, cards)
         elif cards is not None:
             self.report(build.gpunode(name, cards, links=links))
         if cards is not None:
             self.cp.wait(f"the controller to know {name}", lambda: self.usage(name), 30)
+
+    def bare_node(self, name: str, **fields: Any) -> None:
+        """Add a node that nothing is reported of, and wait until KWOK runs and ends its Pods."""
+        self.cp.add_node(name, **fields)
+        uid = self.cp.request("GET", f"/api/v1/nodes/{name}")["metadata"]["uid"]
+
+        def kept() -> bool:
+            lease = self.cp.request("GET", f"{_LEASES}/{name}")
+            return any(o["uid"] == uid for o in lease["metadata"].get("ownerReferences", ()))
+
+        self.cp.wait(f"KWOK to keep {name}", kept, 60)
 
     def report(self, document: Json) -> None:
         """Publish a GPUNode as its agent would; ``spec`` is its administrator's."""

@@ -220,7 +220,7 @@ def _tenant(dice: Dice, name: str, cards: dict[str, list[Json]]) -> Json:
 
 
 def _segment(dice: Dice, cards: Sequence[Json], limits: Json) -> str:
-    """The cards of one container, as many as it asks, one of them perhaps of a card now gone."""
+    """The cards of one container, as many as it asks; one perhaps gone by now, or named twice."""
     count = int(limits.get(names.RESOURCE_COUNT, 0))
     free = [card["uuid"] for card in cards]
     chosen = []
@@ -230,6 +230,8 @@ def _segment(dice: Dice, cards: Sequence[Json], limits: Json) -> str:
         uuid = dice.pick(free)
         free.remove(uuid)
         chosen.append("GPU-gone" if _one_in(dice, 20) else uuid)
+        if _one_in(dice, 25):
+            chosen.append(chosen[-1])
     mib, cores = dice.pick((1000, 250, 4000, 500, 7999, 0)), dice.pick((0, 0, 20, 10, 50, 100))
     extra = ",x" if _one_in(dice, 20) else ""
     return "".join(f"{uuid},NVIDIA,{mib},{cores}{extra}:" for uuid in chosen)

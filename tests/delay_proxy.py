@@ -11,13 +11,14 @@ of it. Plain HTTP in, verified TLS out; the caller's own credentials are passed 
 import argparse
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import aiohttp
 import yaml
 from aiohttp import web
+from yarl import URL
 
 _HOP_BY_HOP: Final = frozenset(
     {
@@ -33,6 +34,8 @@ _HOP_BY_HOP: Final = frozenset(
 )
 """Headers about one connection, of which there are two here."""
 _BODY_BYTES: Final = 16 * 1024 * 1024
+
+Write: TypeAlias = Callable[[bytes], Awaitable[None]]
 
 
 class Delays:
@@ -60,46 +63,44 @@ class Proxy:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Pass one request on."""
-        seconds = self._delays.of(request)
+        late = self._delays.of(request)
         async with self._session.request(
             request.method,
-            self._server + request.raw_path,
+            URL(self._server + request.raw_path, encoded=True),
             headers=_end_to_end(request.headers),
             data=await request.read() or None,
             allow_redirects=False,
         ) as answer:
             response = web.StreamResponse(status=answer.status, headers=_end_to_end(answer.headers))
             await response.prepare(request)
-            pieces = answer.content.iter_any()
-            async for piece in late(pieces, seconds) if seconds else pieces:
-                await response.write(piece)
+            await copy(answer.content.iter_any(), response.write, late=late)
             await response.write_eof()
             return response
 
 
-async def late(pieces: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
-    """Give each piece so many seconds after it came, in their order and at their distance."""
+async def copy(pieces: AsyncIterator[bytes], write: Write, *, late: float) -> None:
+    """Write each piece so many seconds after it came, in their order and at their distance."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue()
 
     async def take() -> None:
         try:
             async for piece in pieces:
-                queue.put_nowait((loop.time() + seconds, piece))
+                queue.put_nowait((loop.time() + late, piece))
         finally:
-            queue.put_nowait((loop.time() + seconds, None))
+            queue.put_nowait((loop.time() + late, None))
 
-    async with asyncio.TaskGroup() as group:
-        taking = group.create_task(take())
-        try:
-            while True:
-                due, piece = await queue.get()
-                await asyncio.sleep(max(0.0, due - loop.time()))
-                if piece is None:
-                    return
-                yield piece
-        finally:
-            taking.cancel()
+    taking = asyncio.create_task(take())
+    try:
+        while True:
+            due, piece = await queue.get()
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            if piece is None:
+                break
+            await write(piece)
+        await taking  # raises what cut the answer off
+    finally:
+        taking.cancel()
 
 
 def _end_to_end(headers: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -135,8 +135,13 @@ def test_the_scheduler_is_set_where_the_field_is_absent() -> None:
 @pytest.mark.parametrize(
     "pod",
     [
-        pytest.param(build.pod(gpumem=1000, gpus=None, scheduler="other"), id="readable"),
-        pytest.param(build.pod(gpumem="16Gi", scheduler="other"), id="unreadable"),
+        pytest.param(
+            build.pod(gpumem=1000, gpus=None, scheduler="other"),
+            id="with a request that can be read",
+        ),
+        pytest.param(
+            build.pod(gpumem="16Gi", scheduler="other"), id="with a request that can't be read"
+        ),
         pytest.param(build.pod(node="n1", scheduler="other"), id="with a node"),
     ],
 )
@@ -977,7 +982,7 @@ def patched(thing: Any, operations: list[build.Json]) -> Any:
     [
         pytest.param({"a": 1}, {"a": 1}, [], id="nothing"),
         pytest.param({}, {"a/b~c": 1}, [("add", "/a~1b~0c", 1)], id="a key with a slash"),
-        pytest.param({"a": None}, {"a": {}}, [("replace", "/a", {})], id="null"),
+        pytest.param({"a": None}, {"a": {}}, [("replace", "/a", {})], id="null becomes an object"),
         pytest.param({"a": 1, "b": 2}, {"b": 2}, [("remove", "/a")], id="a key gone"),
         pytest.param(
             {"b": {"x": 1}, "a": 1},
@@ -989,7 +994,7 @@ def patched(thing: Any, operations: list[build.Json]) -> Any:
             {"a": [1, 2]},
             {"a": [1, 3, 4]},
             [("replace", "/a/1", 3), ("add", "/a/-", 4)],
-            id="longer",
+            id="a list that grows",
         ),
         pytest.param({"a": [1, 2]}, {"a": [2]}, [("replace", "/a", [2])], id="a shorter list"),
     ],

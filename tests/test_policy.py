@@ -125,7 +125,7 @@ def test_topology_aware_of_the_cluster_is_dropped_too_when_it_is_off() -> None:
         pytest.param("mutex,binpack", True, False, id="mutex first"),
         pytest.param("binpack,mutex", True, False, id="mutex last"),
         pytest.param("numa,topology-aware,spread", False, True, id="topology-aware in the middle"),
-        pytest.param("topology-aware,mutex", True, True, id="both"),
+        pytest.param("topology-aware,mutex", True, True, id="both filters"),
         pytest.param("mutex", True, False, id="mutex alone"),
         pytest.param("topology-aware", False, True, id="topology-aware alone"),
     ],

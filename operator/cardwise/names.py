@@ -86,7 +86,7 @@ MODES = (MODE_DEFAULT, MODE_MIG, "mps")
 LINK_PATHS = ("SYS", "NODE", "PHB", "PXB", "PIX", "BOARD")
 """PCIe common ancestors of two cards, from the farthest to the nearest."""
 
-# Who writes a GPUNode's status, and what the agent says of itself there -----------------------------
+# Who writes a GPUNode's status, and what the agent says of itself there ---------------------------
 
 MANAGER_AGENT = "cardwise-agent"
 MANAGER_CONTROLLER = "cardwise-controller"

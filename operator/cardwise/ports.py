@@ -128,7 +128,7 @@ class Cluster(Protocol):
         ...
 
     async def bind(self, binding: dict[str, Any], *, within: float) -> None:
-        """Send a Binding: node, annotations and identity in one write; ``within`` so many seconds."""
+        """Send a Binding: node, annotations and identity in one write, ``within`` seconds."""
         ...
 
     async def create_event(self, event: dict[str, Any]) -> None:

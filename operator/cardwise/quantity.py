@@ -43,7 +43,21 @@ def whole(value: object) -> int:
     suffix = match["suffix"] or ""
     if suffix in _POWER_OF_1024:
         raise BadQuantity(f"has the binary suffix {suffix}")
-    return _bounded(_decimal(match))
+    return _bounded(_number(match))
+
+
+def worth(value: object) -> Decimal | None:
+    """What a quantity comes to, exactly, whatever its suffix; None for what is no quantity.
+
+    For amounts that are not of cards (a node's CPU and memory), where binary suffixes, fractions
+    and any size have a meaning.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, int):
+        return Decimal(value)
+    match = _FORM.fullmatch(str(value))
+    return None if match is None else _number(match)
 
 
 def mebibytes(value: object) -> int | None:
@@ -52,21 +66,19 @@ def mebibytes(value: object) -> int | None:
     For advice only. None where the value is no amount of bytes, or comes to less than 1 MiB or to
     more than a card can have; a binary suffix that is not a whole number of MiB is rounded down.
     """
-    match = _FORM.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        return None
-    power = _POWER_OF_1024.get(match["suffix"] or "")
-    number = Decimal(match["number"]) * 1024**power if power else _decimal(match)
-    if not 2**20 <= number <= LARGEST * 2**20:
+    number = worth(value) if isinstance(value, str) else None
+    if number is None or not 2**20 <= number <= LARGEST * 2**20:
         return None
     return int(number) // 2**20
 
 
-def _decimal(match: re.Match[str]) -> Decimal:
-    """The number that a text without a binary suffix is worth, exactly."""
-    suffix = match["suffix"]
+def _number(match: re.Match[str]) -> Decimal:
+    """The number that a text of the form above is worth, exactly."""
+    digits, suffix = Decimal(match["number"]), match["suffix"]
+    if suffix in _POWER_OF_1024:
+        return _EXACT.multiply(digits, 1024 ** _POWER_OF_1024[suffix])
     power = _POWER_OF_TEN[suffix] if suffix else int(match["exponent"] or 0)
-    return Decimal(match["number"]).scaleb(power, _EXACT)
+    return digits.scaleb(power, _EXACT)
 
 
 def _bounded(number: Decimal) -> int:

@@ -23,15 +23,18 @@ class TopologyAware(_Section, frozen=True):
     enabled: bool = True
     """Off: the name is dropped from every chain, with a warning."""
     mode: TopologyMode = TopologyMode.REQUIRED
+    """Whether every pair of a set must be joined by NVLink."""
 
 
 class Scheduling(_Section, frozen=True):
     """How cards are chosen where a Pod does not say."""
 
     door: str = "extender"
+    """How Pods come to us: kube-scheduler asks its extender. No other door is built."""
     cardPolicy: str = "spread"  # noqa: N815 - the file's key
     """A chain, as a Pod would write it."""
     nodePolicy: NodePolicy = NodePolicy.BINPACK  # noqa: N815
+    """Which node, among those where a Pod fits: the fullest or the emptiest (section 4)."""
     topologyAware: TopologyAware = TopologyAware()  # noqa: N815
     initShrink: bool = False  # noqa: N815
     """True: a Pod's use shrinks to its regular containers' once its init containers ended well."""
@@ -50,6 +53,7 @@ class Defaults(_Section, frozen=True):
     memoryMiB: int = 0  # noqa: N815
     """MiB per card; 0 is the whole card's memory."""
     cores: int = 0
+    """Percent of a card; 0 leaves the compute unbounded."""
     gpuCount: int = 1  # noqa: N815
     """Cards, where only memory, percentage or cores were asked."""
 
@@ -72,8 +76,11 @@ class Agent(_Section, frozen=True):
     """What an agent publishes; a GPUNode's ``spec`` goes before it."""
 
     slotsPerCard: int = 10  # noqa: N815
+    """Containers that may share a card; HAMi's default."""
     memoryScaling: float = 1.0  # noqa: N815
+    """Factor on a card's memory, above 0, at most 100; above 1 oversells it."""
     coreScaling: float = 1.0  # noqa: N815
+    """Likewise, on a card's cores."""
     reportSeconds: int = 60  # noqa: N815
     """Seconds between two heartbeats."""
 

@@ -63,7 +63,9 @@ def test_a_numa_node_that_the_kernel_does_not_know_is_unknown(tmp_path: Path, wr
         pytest.param(FakeCard(memory=2**20 * 3 - 1), 2, False, "", id="MiB are rounded down"),
         pytest.param(FakeCard(mig=1), 15360, True, "", id="MIG is on"),
         pytest.param(FakeCard(mig=0), 15360, False, "", id="MIG is off"),
-        pytest.param(FakeCard(memory=-LOST), None, False, "NVML says: GPU is lost", id="lost"),
+        pytest.param(
+            FakeCard(memory=-LOST), None, False, "NVML says: GPU is lost", id="a lost card"
+        ),
     ],
 )
 def test_what_a_card_can_not_tell(

@@ -45,7 +45,7 @@ def test_a_card_is_offered_with_the_agents_settings() -> None:
     [
         pytest.param("Tesla T4", "NVIDIA-Tesla T4", id="the vendor goes before"),
         pytest.param("NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", id="it is there already"),
-        pytest.param("NVIDIA-Tesla T4", "NVIDIA-Tesla T4", id="likewise"),
+        pytest.param("NVIDIA-Tesla T4", "NVIDIA-Tesla T4", id="with a hyphen, too"),
         pytest.param("", "", id="no name"),
     ],
 )
@@ -91,14 +91,29 @@ def test_settings_and_overrides(
 @pytest.mark.parametrize(
     ("card", "overrides", "want"),
     [
-        pytest.param(reading(slots=4), {}, (4, 100, "hami-core"), id="slots"),
+        pytest.param(reading(slots=4), {}, (4, 100, "hami-core"), id="slots go before the setting"),
         pytest.param(
-            reading(slots=4), {"slots_per_card": 7}, (7, 100, "hami-core"), id="overridden"
+            reading(slots=4),
+            {"slots_per_card": 7},
+            (7, 100, "hami-core"),
+            id="an override goes before its slots",
         ),
-        pytest.param(reading(cores=50), {}, (10, 50, "hami-core"), id="cores"),
-        pytest.param(reading(cores=50), {"core_scaling": 2.0}, (10, 200, "hami-core"), id="scaled"),
-        pytest.param(reading(mode="mps"), {}, (10, 100, "mps"), id="mode"),
-        pytest.param(reading(mode="mps"), {"mode": "hami-core"}, (10, 100, "hami-core"), id="set"),
+        pytest.param(
+            reading(cores=50), {}, (10, 50, "hami-core"), id="cores go before the setting"
+        ),
+        pytest.param(
+            reading(cores=50),
+            {"core_scaling": 2.0},
+            (10, 200, "hami-core"),
+            id="an override goes before its cores",
+        ),
+        pytest.param(reading(mode="mps"), {}, (10, 100, "mps"), id="a mode of its own"),
+        pytest.param(
+            reading(mode="mps"),
+            {"mode": "hami-core"},
+            (10, 100, "hami-core"),
+            id="an override goes before its mode",
+        ),
     ],
 )
 def test_a_profile_may_say_more_than_a_driver(

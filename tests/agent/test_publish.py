@@ -181,7 +181,7 @@ async def test_overrides_without_sense_leave_things_as_they_are(
 
     assert machine.status["cards"][0]["slots"] == 3
     assert [each.message for each in caplog.records if each.levelno == logging.WARNING] == [
-        "the overrides stay as they were: GPUNode n1: spec.slotsPerCard is 'many': write a whole"
+        'the overrides stay as they were: GPUNode n1: spec.slotsPerCard is "many": write a whole'
         " number from 1 to 2147483647"
     ]
 

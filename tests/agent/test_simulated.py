@@ -174,8 +174,10 @@ def test_an_unhealthy_card_without_a_reason_gets_one(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         pytest.param("a: [", "it is not YAML: while parsing", id="no YAML"),
-        pytest.param("a: 1\n---\nb: 2", "it is not YAML: expected a single document", id="two"),
-        pytest.param("", "it is not a GPUNode", id="empty"),
+        pytest.param(
+            "a: 1\n---\nb: 2", "it is not YAML: expected a single document", id="two documents"
+        ),
+        pytest.param("", "it is not a GPUNode", id="an empty file"),
         pytest.param("kind: Pod", "it is not a GPUNode", id="a Pod"),
         pytest.param("kind: GPUNode", "a GPUNode has no metadata.name", id="no name"),
         pytest.param(
@@ -204,7 +206,9 @@ def test_a_bad_file_is_refused_with_one_sentence(tmp_path: Path, text: str, sent
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        pytest.param("nope", "there is no such file, and the shipped profiles are t4x4", id="none"),
+        pytest.param(
+            "nope", "there is no such file, and the shipped profiles are t4x4", id="no such name"
+        ),
         pytest.param("/", "it can't be read", id="a directory"),
         pytest.param("a\x00b", "it can't be read", id="no name of a file"),
     ],

@@ -1,7 +1,7 @@
 """How fast the engine decides: a program that prints milliseconds of CPU time and their ratios.
 
-Run it with ``PYTHONPATH=tests python tests/bench/engine_bench.py``. Processor time, not the clock's,
-so that a busy machine tells nearly the same as an idle one; the best of several tries.
+Run it with ``PYTHONPATH=tests python tests/bench/engine_bench.py``. Processor time, not the
+clock's, so that a busy machine tells nearly the same as an idle one; the best of several tries.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def over_nodes() -> None:
 
 def run(question: Signature, views: list[NodeView], memo: Memo) -> None:
     """Decide once."""
-    assert decide(request(question), views, memo).node is not None  # noqa: S101
+    assert decide(request(question), views, memo).node is not None
 
 
 def busy_node(number: int) -> NodeState:

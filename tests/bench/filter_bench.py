@@ -67,7 +67,7 @@ def main() -> None:
     )
 
 
-def _times(  # noqa: PLR0913 - one call a mix
+def _times(
     connection: http.client.HTTPConnection,
     path: str,
     mix: Callable[[int], dict[str, Any]],

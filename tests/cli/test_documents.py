@@ -133,7 +133,7 @@ def test_a_kind_of_another_group_is_not_taken_for_ours() -> None:
         pytest.param("1000", 1000, id="a number"),
         pytest.param("1.5", 1.5, id="a fraction"),
         pytest.param("true", True, id="a truth value"),
-        pytest.param("~", None, id="nothing"),
+        pytest.param("~", None, id="a null"),
     ],
 )
 def test_a_value_means_what_it_means_to_kubernetes(text, want) -> None:
@@ -215,11 +215,15 @@ def test_a_generated_name_is_completed_by_the_first_free_number() -> None:
         pytest.param("kind: 5\n", "f.yaml:1: it is not a Kubernetes object", id="a number as kind"),
         pytest.param("kind: Pod\n", "f.yaml:1: this Pod has no name", id="no name"),
         pytest.param("kind: Node\nmetadata: {name: 5}\n", "this Node has no name", id="no text"),
-        pytest.param("kind: Pod\nmetadata: [1]\n", "f.yaml:1: the metadata", id="metadata"),
         pytest.param(
-            "kind: Pod\nmetadata: {name: a, namespace: [1]}\n", "namespace", id="namespace"
+            "kind: Pod\nmetadata: [1]\n", "f.yaml:1: the metadata", id="a list for the metadata"
         ),
-        pytest.param("kind: List\nitems: 5\n", "f.yaml:1: the items", id="items"),
+        pytest.param(
+            "kind: Pod\nmetadata: {name: a, namespace: [1]}\n",
+            "namespace",
+            id="a list for the namespace",
+        ),
+        pytest.param("kind: List\nitems: 5\n", "f.yaml:1: the items", id="a number for the items"),
         pytest.param("&a {kind: List, items: [*a]}", "recursive", id="what contains itself"),
         pytest.param(
             json.dumps(functools.reduce(lambda inner, _: listed(inner), range(20), listed())),
@@ -228,7 +232,11 @@ def test_a_generated_name_is_completed_by_the_first_free_number() -> None:
         ),
         pytest.param("a: " + "[" * 50_000, "f.yaml:1: ", id="YAML nested deep"),
         pytest.param('{"a": ' * 50_000, "f.yaml:1: ", id="JSON nested deep"),
-        pytest.param("a: !!python/object:os.system {}\n", "f.yaml:1: it is not YAML", id="Python"),
+        pytest.param(
+            "a: !!python/object:os.system {}\n",
+            "f.yaml:1: it is not YAML",
+            id="a tag that makes Python objects",
+        ),
         pytest.param("a: !!set {b}\n", "f.yaml:1: it is not YAML", id="what JSON does not have"),
         pytest.param("\n\na: !!int x\n", "f.yaml:3: a value in it", id="a tag that does not fit"),
         pytest.param(f"a: {'9' * 5000}\n", "f.yaml:1: a value in it", id="a number of 5000 digits"),
@@ -255,11 +263,13 @@ def test_a_file_that_cannot_be_used_is_refused_with_file_and_line(text, want) ->
     ("object_", "want"),
     [
         pytest.param(workload("Deployment", replicas="2"), "spec.replicas", id="a text"),
-        pytest.param(workload("Deployment", replicas=-1), "spec.replicas", id="negative"),
+        pytest.param(workload("Deployment", replicas=-1), "spec.replicas", id="fewer than none"),
         pytest.param(workload("Deployment", replicas=10**9), "spec.replicas", id="too many"),
         pytest.param(job(parallelism=True), "spec.parallelism", id="a truth value"),
-        pytest.param(workload("Deployment", template=[1]), "spec.template", id="template"),
-        pytest.param({**job(), "spec": "x"}, "spec of Job team/web", id="spec"),
+        pytest.param(
+            workload("Deployment", template=[1]), "spec.template", id="a list for the template"
+        ),
+        pytest.param({**job(), "spec": "x"}, "spec of Job team/web", id="a text for the spec"),
     ],
 )
 def test_a_workload_that_cannot_be_read_names_the_field(object_, want) -> None:

@@ -272,7 +272,7 @@ def test_what_a_pod_asks_of_its_node(pod_json, want) -> None:
         ("1", 1), ("100m", "0.1"), ("1.5", "1.5"), ("2Gi", 2**31), ("1k", 1000), ("1e3", 1000),
         ("1E3", 1000), ("1E", 10**18), (2, 2), (0.5, "0.5"), (".5", "0.5"), ("0", 0),
         ("-1", None), ("", None), ("Gi", None), ("1KiB", None), (True, None), (None, None),
-        ([], None), (float("nan"), None), ("1e999", None), (" 1", None),
+        ([], None), (float("nan"), None), ("1e999", "1e999"), ("1e1000", None), (" 1", None),
     ],
 )  # fmt: skip
 def test_quantities_of_cpu_and_memory(value, want) -> None:

@@ -443,7 +443,9 @@ def test_a_spoilt_object_is_answered_or_refused(object_) -> None:
 
     found = outcome(lambda: simulate(expanded([*WHOLE, *documents]), Settings()))
 
-    json.dumps(document_of(found) if found else None)
+    told = document_of(found) if found else {"pods": []}
+    assert json.dumps(told)
+    assert [pod for pod in told["pods"] if (pod["node"] is None) is (pod["reason"] is None)] == []
 
 
 def outcome(act):

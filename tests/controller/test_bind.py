@@ -442,8 +442,8 @@ async def test_the_cards_stay_taken_until_the_outcome_is_known() -> None:
             Stage.WAITING,
             id="it is gone meanwhile",
         ),
-        pytest.param([refused(403)], None, Stage.WAITING, id="the API server forbids it then"),
-        pytest.param([refused(422)], None, Stage.WAITING, id="the API server finds it invalid"),
+        pytest.param([refused(403)], None, Stage.BOOKED, id="it is forbidden for a while"),
+        pytest.param([refused(422)], None, Stage.BOOKED, id="it is found invalid for a while"),
         pytest.param([refused(404)], None, Stage.WAITING, id="it went as it was sent again"),
         pytest.param([refused(429), refused(500)], None, Stage.BOOKED, id="it takes a few tries"),
         pytest.param([refused(409)], None, Stage.BOOKED, id="a conflict that is over"),
@@ -462,6 +462,38 @@ async def test_how_the_search_ends(
         await passing(5.0)
     assert world.stage(pod) is stage
     assert bool(world.used()) == (stage is Stage.BOOKED)
+
+
+async def test_a_refusal_is_no_proof_while_the_lost_binding_may_land() -> None:
+    world, pod = await held()
+    world.cluster.fail("bind", unanswered(after=2.0, lands=5.0), *[refused(403)] * 10)
+
+    assert await world.bind(pod) == ""
+
+    assert world.stage(pod) is Stage.BOOKED
+    assert world.used() == {"GPU-n1-a": 1000}
+
+
+@pytest.mark.parametrize("status", [403, 409, 422])
+async def test_a_refusal_is_believed_when_nothing_can_land_any_more(status: int) -> None:
+    world, pod = await held()
+    world.cluster.fail("bind", unanswered(after=2.0), *[refused(status)] * 1000)
+
+    await world.bind(pod)
+    await passing(50.0)
+    assert world.stage(pod) is Stage.BINDING
+    await passing(20.0)
+    assert world.stage(pod) is Stage.WAITING
+    assert world.used() == {}
+
+
+async def test_a_conflict_that_nobody_can_explain_frees_the_cards() -> None:
+    world, pod = await held()
+    world.cluster.put({**pod, "spec": {**pod["spec"], "schedulingGates": [{"name": "x"}]}})
+
+    assert "schedulingGates" in await world.bind(pod)
+
+    assert world.used() == {}
 
 
 async def test_a_pod_that_can_not_be_looked_at_keeps_its_cards() -> None:

@@ -279,6 +279,37 @@ async def test_a_quota_refusal_tells_the_quota() -> None:
     assert "1500" in note
 
 
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(build.pod(gpumem=16000), id="a refusal"),
+        pytest.param(build.pod(gpumem="16Gi"), id="an invalid request"),
+        pytest.param(build.pod(gpumem=1000, policy="mutx"), id="an unknown policy name"),
+    ],
+)
+async def test_what_was_told_within_the_minute_is_only_counted(pod: dict[str, Any]) -> None:
+    world = await two_nodes()
+    async with background(world.controller.recorder.run()):
+        for _ in range(4):
+            world.filter(pod, "n1", "n2")
+            await passing(25.0)
+
+    [event] = world.cluster.events()
+    assert world.cluster.called("create_event") == 1
+    assert world.cluster.called("count_event") == 1
+    assert event["series"]["count"] == 4
+
+
+async def test_a_pod_without_a_uid_is_known_by_its_name() -> None:
+    world = await two_nodes()
+    first, second = build.pod("a", uid="", **MUTEX), build.pod("b", uid="", **MUTEX)
+
+    assert world.chosen(first, "n1", "n2") == "n1"
+    assert world.chosen(second, "n1", "n2") == "n2"
+    assert world.chosen(first, "n1", "n2") == "n1"
+    assert world.used("n1") == {"GPU-n1-a": 1000, "GPU-n1-b": 1000}
+
+
 # The log ------------------------------------------------------------------------------------------
 
 

@@ -60,6 +60,16 @@ async def test_a_refused_pod_is_woken_when_its_card_gets_free() -> None:
     assert float(value) == pytest.approx(UNIX + 60, abs=0.1)
 
 
+async def test_a_new_controller_wakes_once_for_who_waited_before() -> None:
+    world = await crowded()
+
+    async with background(world.controller.waker.run()):
+        world.controller.waker.begin()
+        await passing(10.0)
+
+    assert wakes(world) == 1
+
+
 async def test_nobody_is_woken_where_nobody_waits() -> None:
     world = await crowded()
 

@@ -59,8 +59,8 @@ def test_a_hundred_pods_for_four_cards_leave_none_waiting_that_would_fit(stage: 
     stage.cp.wait("no Pod to wait that would fit", lambda: not stage.fitting(), 30)
     assert stage.legal() == []
     before, waiting = told(stage)
-    assert len(before) > 10
-    assert len(waiting) > 10
+    assert len(before) >= 4
+    assert waiting
 
     leaving = sorted(before)[::3]
     for name in leaving:

@@ -72,7 +72,7 @@ def put_up(stage: Stage, text: str) -> dict[str, Json]:
         body = yaml.safe_load(yaml.safe_dump(document.body))
         name = body["metadata"]["name"]
         if body["kind"] == "GPUNode":
-            stage.cp.add_node(name, gpus=40)
+            stage.bare_node(name, gpus=40)
             stage.report(body)
         elif "nodeName" in body["spec"]:
             stage.create(body, admitted=False)

@@ -33,7 +33,7 @@ def bookings(stage: Stage) -> dict[str, str]:
 
 def test_hamis_tenants_are_counted_from_the_first_decision(stage: Stage) -> None:
     end(stage, kill=False)
-    stage.cp.add_node("node-a", gpus=40)
+    stage.bare_node("node-a", gpus=40)
     stage.report(build.gpunode("node-a", 4, prefix="GPU-"))
     # HAMi's codec leaves an empty segment at the end, and writes a word more a card.
     stage.tenant("t0", "GPU-a,NVIDIA,1000,0:;;")
@@ -114,7 +114,7 @@ def test_the_tenants_of_a_gpunode_that_was_deleted_and_made_again_stay_counted(
     stage: Stage,
 ) -> None:
     report = build.gpunode("node-a", 2, prefix="GPU-")
-    stage.cp.add_node("node-a", gpus=20)
+    stage.bare_node("node-a", gpus=20)
     stage.report(report)
     stage.pod("t0", gpumem=1000, policy="mutex")
     stage.pod("t1", gpumem=1000, policy="mutex")

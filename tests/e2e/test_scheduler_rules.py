@@ -138,7 +138,7 @@ def test_for_cpu_nobody_is_preempted_where_no_card_would_come_of_it(stage: Stage
 
 def test_twenty_nodes_without_cards_do_not_hide_the_reason(stage: Stage) -> None:
     for number in range(20):
-        stage.cp.add_node(f"cpu-{number:02}")
+        stage.bare_node(f"cpu-{number:02}")
     stage.node("node-a", 1)
     stage.pod("tenant", gpumem=15000)
     stage.placed("tenant")

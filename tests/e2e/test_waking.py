@@ -133,7 +133,7 @@ def test_a_node_that_is_added_takes_the_waiting_pod(stage: Stage) -> None:
     stage.pod("p", gpumem=1000)
     stage.pending("p", Reason.MEMORY)
 
-    stage.cp.add_node("node-b", gpus=10)
+    stage.bare_node("node-b", gpus=10)
     stage.report(build.gpunode("node-b", 1))
 
     assert stage.placed_at("p", within=5).node == "node-b"
@@ -142,7 +142,7 @@ def test_a_node_that_is_added_takes_the_waiting_pod(stage: Stage) -> None:
 def test_a_node_with_cards_and_without_a_report_takes_no_pod_until_its_agent_reports(
     stage: Stage,
 ) -> None:
-    stage.cp.add_node("node-a", gpus=10)
+    stage.bare_node("node-a", gpus=10)
     stage.pod("p", gpumem=1000)
     stage.pending("p", Reason.NODE_NOT_REPORTED)
 

@@ -259,7 +259,8 @@ SYMMETRIC: dict[str, Callable[[int, int], int]] = {
     "a cube, far is good": _differing_bits,
     "three switches": lambda a, b: 18 if a % 3 == b % 3 else 0,
     "one switch": lambda _a, _b: 18,
-    "twins that are not joined": lambda a, b: 0 if a // 2 == b // 2 else 1 + (a % 2 != b % 2),
+    "pairs of twins": lambda a, b: 3 if a // 2 == b // 2 else (a // 2 + b // 2) % 3,
+    "pairs of cards linked crosswise": lambda a, b: 0 if a // 2 == b // 2 else 1 + (a % 2 != b % 2),
     "one switch, and three apart": lambda a, b: 4 if b < 9 else int(a == b - 1),
 }
 """NVLinks between two of twelve cards: tables with many equal sums, where a bound cuts little."""
@@ -268,11 +269,14 @@ SYMMETRIC: dict[str, Callable[[int, int], int]] = {
 @pytest.mark.parametrize("name", SYMMETRIC)
 @pytest.mark.parametrize("count", [2, 3, 5, 9])
 @pytest.mark.parametrize("joined", [False, True], ids=["any", "joined"])
+@pytest.mark.parametrize("heavy", [1, 10**25], ids=["light", "heavy"])
 def test_the_best_set_of_twelve_cards_with_regular_links(
-    name: str, count: int, joined: bool
+    name: str, count: int, joined: bool, heavy: int
 ) -> None:
-    """Section 5: exact where many sets are worth the same."""
+    """Section 5: exact where many sets are worth the same, and where weights make scores huge."""
     node = [sight(card(at, tenants=at * 5 % 3, numa=at * 7 % 4 or None)) for at in range(12)]
+    for one in node:
+        one.score *= heavy
     table = Links(link(a, b, SYMMETRIC[name](a, b)) for a, b in combinations(range(12), 2))
     for chain in ("mutex,spread", "binpack,numa", "numa,mutex"):
         keys = policy(chain).keys

@@ -133,7 +133,7 @@ def test_growth_is_what_adding_the_part_really_adds(kind: ContainerKind) -> None
     )
 
 
-def test_cards_are_counted_apart_in_the_order_in_which_the_pod_got_them() -> None:
+def test_cards_are_counted_apart_those_of_init_containers_first() -> None:
     counted: Tally[str] = Tally()
     counted.add("b", INIT, 100, 1)
     counted.add("a", REGULAR, 200, 2)
@@ -191,9 +191,14 @@ def booking(*containers: tuple[ContainerKind, list[Share]]) -> Booking:
             id="100 is all of a known card, and 100 of an unknown one",
         ),
         pytest.param(
-            booking((REGULAR, [Share("a", 100, 10), Share("a", 100, 10)])),
-            {"a": CardUse(2, 200, 20)},
-            id="a card named twice is taken twice",
+            booking((REGULAR, [Share("a", 100, 10), Share("b", 1, 1), Share("a", 200, 20)])),
+            {"a": CardUse(1, 300, 30), "b": CardUse(1, 1, 1)},
+            id="a card named twice for a container: both parts, one slot",
+        ),
+        pytest.param(
+            booking((INIT, [Share("a", 100, 10), Share("a", 200, 20)])),
+            {"a": CardUse(1, 300, 30)},
+            id="likewise for an init container: both parts at the same time",
         ),
     ],
 )

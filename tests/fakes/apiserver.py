@@ -122,10 +122,14 @@ _KINDS = {
     "resourcequotas": "ResourceQuota",
     "gpunodes": "GPUNode",
     "deviceclasses": "DeviceClass",
+    "namespaces": "Namespace",
+    "customresourcedefinitions": "CustomResourceDefinition",
 }
 _GROUPS = {
-    "/api/v1": ["pods", "nodes", "resourcequotas"],
+    "/api/v1": ["pods", "nodes", "resourcequotas", "namespaces"],
     "/apis/cardwise.dev/v1alpha1": ["gpunodes"],
+    # Kopf waits until it has seen these two.
+    "/apis/apiextensions.k8s.io/v1": ["customresourcedefinitions"],
 }
 
 
@@ -161,9 +165,8 @@ class ClusterServer(ApiServer):
         if seen.path in ("/api", "/api/"):
             return web.json_response({"kind": "APIVersions", "versions": ["v1"]})
         if seen.path in ("/apis", "/apis/"):
-            versions = [{"groupVersion": "cardwise.dev/v1alpha1", "version": "v1alpha1"}]
-            group = {"name": "cardwise.dev", "versions": versions, "preferredVersion": versions[0]}
-            return web.json_response({"kind": "APIGroupList", "groups": [group]})
+            groups = [_group(path) for path in _GROUPS if path.startswith("/apis/")]
+            return web.json_response({"kind": "APIGroupList", "groups": groups})
         if seen.path in _GROUPS:
             return web.json_response(_resources(seen.path))
         if parts[-1] in _KINDS and "watch" in seen.query:
@@ -216,6 +219,12 @@ class ClusterServer(ApiServer):
         if parts[-2] == "nodes":
             return lambda: self.cluster.annotate_node(parts[-1], key, value)
         return lambda: self.cluster.annotate_pod(parts[-3], parts[-1], key, value)
+
+
+def _group(path: str) -> Json:
+    name, _, version = path.removeprefix("/apis/").partition("/")
+    versions = [{"groupVersion": f"{name}/{version}", "version": version}]
+    return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
 def _resources(path: str) -> Json:

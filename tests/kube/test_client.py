@@ -69,7 +69,7 @@ async def test_without_a_body_none_is_sent(server: ApiServer, client: Client) ->
 @pytest.mark.parametrize(
     ("reply", "want_status", "message"),
     [
-        pytest.param(status(403, "no right"), 403, "no right", id="forbidden"),
+        pytest.param(status(403, "no right"), 403, "no right", id="it is forbidden"),
         pytest.param(status(404, "none such"), 404, "none such", id="not there"),
         pytest.param(status(409, "it is\nbound"), 409, "it is bound", id="a conflict, on one line"),
         pytest.param(status(410, "too old"), 410, "too old", id="too old"),
@@ -164,9 +164,9 @@ async def test_pages_are_followed_to_the_end(server: ApiServer, client: Client) 
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param({}, id="nothing"),
-        pytest.param({"items": None, "metadata": None}, id="nulls"),
-        pytest.param({"items": [], "metadata": {"continue": ""}}, id="empty"),
+        pytest.param({}, id="an empty object"),
+        pytest.param({"items": None, "metadata": None}, id="nulls for both"),
+        pytest.param({"items": [], "metadata": {"continue": ""}}, id="an empty page"),
     ],
 )
 async def test_an_empty_list_is_one_empty_page(

@@ -192,8 +192,8 @@ async def test_one_pod(
 @pytest.mark.parametrize(
     ("reply", "want"),
     [
-        pytest.param(Reply({"items": [{"a": 1}]}), [{"a": 1}], id="some"),
-        pytest.param(Reply({"items": None}), [], id="none"),
+        pytest.param(Reply({"items": [{"a": 1}]}), [{"a": 1}], id="one class"),
+        pytest.param(Reply({"items": None}), [], id="null for the items"),
         pytest.param(status(404, "no such kind"), [], id="a cluster without the kind"),
         pytest.param(status(403, "no right"), [], id="no right to look"),
     ],

@@ -1,5 +1,7 @@
 """What of a Pod's life only a sequence shows; the single steps are in test_transitions.py."""
 
+from dataclasses import replace
+
 import pytest
 
 from cardwise.ledger import HOLD_SECONDS, Stage
@@ -73,6 +75,14 @@ def test_the_first_refusal_is_kept_with_its_request() -> None:
     entry = ledger.entry(P.uid)
     assert entry is not None
     assert (entry.request, entry.reason, entry.changed) == (request(), Reason.MEMORY, 2.0)
+
+
+def test_a_pod_that_was_held_waits_from_its_refusal_on() -> None:
+    ledger = at("held")
+    ledger.wait(P, request(), Reason.MEMORY, 7.0)
+    entry = ledger.entry(P.uid)
+    assert entry is not None
+    assert (entry.stage, entry.changed) == (Stage.WAITING, 7.0)
 
 
 # Holding ------------------------------------------------------------------------------------------
@@ -273,6 +283,13 @@ def test_two_garbled_pods_close_a_node_until_both_are_mended() -> None:
     ledger.see(gone(pod("p2"), version=6), 3.0)
     assert ledger.view(HERE).problem is None
     check(ledger)
+
+
+def test_an_allocation_that_can_not_be_read_closes_its_node_without_a_word_of_why() -> None:
+    ledger = two_nodes()
+    ledger.see(replace(unreadable(), unreadable=""), 1.0)
+    view = ledger.view(HERE)
+    assert (view.problem, view.problem_detail) == (Reason.NODE_UNREADABLE, "Pod default/p: ")
 
 
 def test_a_file_has_pods_without_events() -> None:

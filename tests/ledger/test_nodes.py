@@ -44,6 +44,12 @@ def use(node: NodeAccount, *without: str) -> dict[str, CardUse]:
     }
 
 
+def test_nothing_is_known_of_a_new_node() -> None:
+    node = NodeAccount("n1")
+    assert (node.name, node.report, node.stale, node.report_seen) == ("n1", None, False, 0.0)
+    assert (node.offers_cards, node.cordoned, node.uses()) == (False, frozenset(), {})
+
+
 # What a decision sees -----------------------------------------------------------------------------
 
 
@@ -264,7 +270,7 @@ def test_a_gpunode_that_is_made_anew_is_not_stale() -> None:
     node = account()
     node.set_stale()
     node.set_report(None, 5.0)
-    assert not node.stale
+    assert node.stale is False
     node.set_report(report(), 6.0)
     assert seen(node).problem is None
 

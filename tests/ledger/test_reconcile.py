@@ -1,7 +1,5 @@
 """A complete list of Pods against the ledger: what it mends, and what it must leave alone."""
 
-from collections.abc import Sequence
-
 import pytest
 
 from cardwise.ledger import Ledger, Repair, Sighting, Stage
@@ -122,6 +120,16 @@ def test_each_repair_is_told(where: str, lines: list[Sighting], want: list[str])
     assert repairs == [Repair(P, what) for what in want]
 
 
+@pytest.mark.parametrize("order", [["kept", "lost"], ["lost", "kept"]], ids=" before ".join)
+def test_every_pod_that_is_not_listed_has_ended(order: list[str]) -> None:
+    ledger = two_nodes()
+    for name in order:
+        ledger.see(bound(A, pod(name)), 1.0)
+    assert ledger.reconcile([bound(A, pod("kept"))], began=8.0, now=9.0) == [
+        Repair(pod("lost"), LOST)
+    ]
+
+
 def test_a_second_list_finds_nothing_to_mend() -> None:
     ledger = two_nodes()
     ledger.see(bound(A, pod("lost")), 1.0)
@@ -235,18 +243,28 @@ def test_cards_bound_elsewhere_are_taken_though_the_pod_is_held_here() -> None:
     assert used(ledger, HERE)["a"].slots == 0
 
 
-def test_a_ledger_is_loaded_by_its_first_list() -> None:
+LINES = [
+    bound(A, pod("p1")),
+    bound(A, pod("p2")),
+    bound(ELSEWHERE, pod("p3")),
+    unbound(pod("waits")),
+    cardless(HERE, pod("cpu")),
+    gone(pod("finished")),
+]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param(LINES, id="in one order"),
+        pytest.param(LINES[::-1], id="in the other"),
+        pytest.param(LINES[3:] + LINES[:3], id="in a third"),
+    ],
+)
+def test_a_ledger_is_loaded_by_its_first_list(lines: list[Sighting]) -> None:
     ledger = two_nodes()
-    pods: Sequence[Sighting] = [
-        bound(A, pod("p1")),
-        bound(A, pod("p2")),
-        bound(ELSEWHERE, pod("p3")),
-        unbound(pod("waits")),
-        cardless(HERE, pod("cpu")),
-        gone(pod("finished")),
-    ]
-    ledger.reconcile(pods, began=0.0, now=1.0)
-    assert [entry.pod.name for entry in ledger.entries()] == ["p1", "p2", "p3"]
+    ledger.reconcile(lines, began=0.0, now=1.0)
+    assert sorted(entry.pod.name for entry in ledger.entries()) == ["p1", "p2", "p3"]
     assert used(ledger) == {"a": CardUse(2, 2000, 20), "b": CardUse()}
     assert used(ledger, THERE) == {"c": CardUse(1, 1000, 10)}
     check(ledger)

@@ -129,6 +129,10 @@ def test_waiting_pods_are_woken_exactly_when_room_grew(
     check(ledger)
 
 
+def test_there_is_nobody_to_wake_at_first() -> None:
+    assert Ledger().grew is False
+
+
 @pytest.mark.parametrize(
     ("step", "want"),
     [
@@ -153,3 +157,12 @@ def test_nodes_whose_cards_or_tenants_changed_are_told(
     ledger = settled()
     step(ledger)
     assert ledger.touched == want
+
+
+def test_nodes_whose_gpunode_went_are_told_though_it_came_back() -> None:
+    ledger = settled()
+    ledger.remove_gpunode("n9", 9.0)
+    assert ledger.removed == set()
+    ledger.remove_gpunode(HERE, 9.0)
+    ledger.apply_gpunode(report(), 9.0)
+    assert ledger.removed == {HERE}

@@ -109,7 +109,7 @@ def test_an_error_keeps_no_node() -> None:
     ("body", "want"),
     [
         pytest.param([], "The body is not an object.", id="a list"),
-        pytest.param(None, "The body is not an object.", id="null"),
+        pytest.param(None, "The body is not an object.", id="a null body"),
         pytest.param({"NodeNames": []}, "The body has no Pod.", id="no Pod"),
         pytest.param({"Pod": None, "NodeNames": []}, "The body has no Pod.", id="a null Pod"),
         pytest.param({"Pod": "p", "NodeNames": []}, "Pod is not an object.", id="a Pod of text"),
@@ -122,7 +122,9 @@ def test_an_error_keeps_no_node() -> None:
         ),
         pytest.param({"Pod": POD, "Nodes": []}, "Nodes is not an object.", id="a list of nodes"),
         pytest.param(
-            {"Pod": POD, "Nodes": {"items": {}}}, "Nodes.items is not a list.", id="items"
+            {"Pod": POD, "Nodes": {"items": {}}},
+            "Nodes.items is not a list.",
+            id="an object for the items",
         ),
         pytest.param(
             {"Pod": POD, "Nodes": {"items": [None]}},
@@ -195,19 +197,23 @@ def test_a_call_without_victims_has_none(empty) -> None:
     ("victims", "want"),
     [
         pytest.param(
-            None, "The body has neither NodeNameToMetaVictims nor NodeNameToVictims.", id="none"
+            None,
+            "The body has neither NodeNameToMetaVictims nor NodeNameToVictims.",
+            id="neither form of victims",
         ),
         pytest.param([1], "NodeNameToMetaVictims is not an object.", id="a list"),
         pytest.param({"n1": 5}, "NodeNameToMetaVictims[n1] is not an object.", id="a number"),
         pytest.param(
-            {"n1": {"Pods": 5}}, "NodeNameToMetaVictims[n1].Pods is not a list.", id="Pods"
+            {"n1": {"Pods": 5}},
+            "NodeNameToMetaVictims[n1].Pods is not a list.",
+            id="a number for the Pods",
         ),
         pytest.param({"n1": {"Pods": [{}]}}, "UID is not given.", id="no UID"),
         pytest.param({"n1": {"Pods": [{"UID": 5}]}}, "UID is not a text.", id="a number as UID"),
         pytest.param(
             {"n1": {"NumPDBViolations": True}},
             "NodeNameToMetaVictims[n1].NumPDBViolations is not a whole number.",
-            id="violations",
+            id="a truth value for the violations",
         ),
     ],
 )
@@ -252,7 +258,7 @@ def test_a_bind_result_is_its_error() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param(b"", id="nothing"),
+        pytest.param(b"", id="an empty body"),
         pytest.param(b"{", id="half an object"),
         pytest.param(b"\xff", id="no UTF-8"),
         pytest.param(b'{"Pod": NaN}', id="no number"),

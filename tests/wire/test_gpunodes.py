@@ -202,31 +202,41 @@ def of_link(**fields: Any) -> dict[str, Any]:
         pytest.param(
             {"metadata": {"name": 1}}, "a GPUNode has no metadata.name", id="numeric name"
         ),
-        pytest.param(build.gpunode(status={"cards": {}}), "status.cards is an object", id="cards"),
-        pytest.param(build.gpunode(cards=["x"]), "status.cards[0] is 'x'", id="a text for a card"),
+        pytest.param(
+            build.gpunode(status={"cards": {}}),
+            "status.cards is an object",
+            id="an object for the cards",
+        ),
+        pytest.param(build.gpunode(cards=["x"]), 'status.cards[0] is "x"', id="a text for a card"),
         pytest.param(of_card(uuid=None), "status.cards[0].uuid is missing", id="no uuid"),
-        pytest.param(of_card(uuid=""), "status.cards[0].uuid is ''", id="empty uuid"),
+        pytest.param(of_card(uuid=""), 'status.cards[0].uuid is ""', id="empty uuid"),
         pytest.param(of_card(uuid=7), "status.cards[0].uuid is 7", id="numeric uuid"),
-        pytest.param(of_card(uuid="GPU-a:b"), "'GPU-a:b': write a card's UUID", id="colon"),
-        pytest.param(of_card(uuid="GPU-a,b"), "'GPU-a,b': write a card's UUID", id="comma"),
-        pytest.param(of_card(uuid="GPU-a;"), "'GPU-a;': write a card's UUID", id="semicolon"),
-        pytest.param(of_card(uuid="GPU-a\n"), "'GPU-a\\n': write a card's UUID", id="newline"),
+        pytest.param(of_card(uuid="GPU-a:b"), '"GPU-a:b": write a card', id="a colon in the uuid"),
+        pytest.param(of_card(uuid="GPU-a,b"), '"GPU-a,b": write a card', id="a comma in the uuid"),
+        pytest.param(
+            of_card(uuid="GPU-a;"), '"GPU-a;": write a card', id="a semicolon in the uuid"
+        ),
+        pytest.param(
+            of_card(uuid="GPU-a\n"), '"GPU-a\\n": write a card', id="a line end in the uuid"
+        ),
         pytest.param(of_card(index=None), "status.cards[0].index is missing", id="no index"),
         pytest.param(of_card(index=-1), "status.cards[0].index is -1: write", id="negative index"),
         pytest.param(of_card(index=True), "status.cards[0].index is true: write", id="true index"),
         pytest.param(of_card(memoryMiB=None), "memoryMiB is missing: write", id="no memory"),
         pytest.param(of_card(memoryMiB=-1), "memoryMiB is -1: write", id="negative memory"),
-        pytest.param(of_card(memoryMiB="1k"), "memoryMiB is '1k': write", id="memory as text"),
+        pytest.param(of_card(memoryMiB="1k"), 'memoryMiB is "1k": write', id="memory as text"),
         pytest.param(of_card(memoryMiB=1.5), "memoryMiB is 1.5: write", id="half a MiB"),
         pytest.param(of_card(memoryMiB=2**31), "2147483648: write", id="memory beyond 31 bits"),
         pytest.param(
-            of_card(memoryMiB=1 << 20_000), "is a number of very many digits", id="huge memory"
+            of_card(memoryMiB=1 << 20_000), "is a number of many digits", id="huge memory"
         ),
         pytest.param(of_card(cores=-1), "cores is -1: write", id="negative cores"),
         pytest.param(of_card(slots=-1), "slots is -1: write", id="negative slots"),
         pytest.param(of_card(numaNode=-1), "numaNode is -1: write", id="negative NUMA node"),
         pytest.param(of_card(mode="vgpu"), "write one of hami-core, mig, mps", id="unknown mode"),
-        pytest.param(of_card(healthy="no"), "healthy is 'no': write true or false", id="healthy"),
+        pytest.param(
+            of_card(healthy="no"), 'healthy is "no": write true or false', id="a text for healthy"
+        ),
         pytest.param(of_card(model=["T4"]), "model is a list: write text", id="list of models"),
         pytest.param(
             build.gpunode(cards=[build.card(0), build.card(1, uuid="GPU-a")]),
@@ -245,10 +255,10 @@ def of_link(**fields: Any) -> dict[str, Any]:
         pytest.param(of_link(between=[0]), "between has 1 members: write", id="one end"),
         pytest.param(of_link(between=[0, 1, 2]), "between has 3 members: write", id="three ends"),
         pytest.param(of_link(between=[1, 1]), "names the card 1 twice", id="a card with itself"),
-        pytest.param(of_link(between=[0, "1"]), "between[1] is '1': write", id="an end as text"),
+        pytest.param(of_link(between=[0, "1"]), 'between[1] is "1": write', id="an end as text"),
         pytest.param(of_link(nvlinks=65), "nvlinks is 65: write", id="65 NVLinks"),
         pytest.param(of_link(nvlinks=-1), "nvlinks is -1: write", id="negative NVLinks"),
-        pytest.param(of_link(path="pix"), "path is 'pix': write one of SYS", id="unknown path"),
+        pytest.param(of_link(path="pix"), 'path is "pix": write one of SYS', id="unknown path"),
         pytest.param(
             build.gpunode(links=[(0, 1), (1, 0)]),
             "status.links[1].between names the cards 0 and 1 again",
@@ -259,7 +269,11 @@ def of_link(**fields: Any) -> dict[str, Any]:
             f"write at most {MOST_LINKS}",
             id="more pairs than 64 cards have",
         ),
-        pytest.param(build.gpunode(spec={"cordonedCards": "GPU-a"}), "write a list", id="cordon"),
+        pytest.param(
+            build.gpunode(spec={"cordonedCards": "GPU-a"}),
+            "write a list",
+            id="a text for the cordon",
+        ),
         pytest.param(
             build.gpunode(spec={"cordonedCards": [1]}), "cordonedCards[0] is 1", id="cordoned 1"
         ),
@@ -319,14 +333,14 @@ def test_what_the_spec_leaves_out_is_not_overridden() -> None:
         pytest.param({"slotsPerCard": 0}, "slotsPerCard is 0: write", id="no slot"),
         pytest.param({"memoryScaling": 0}, "memoryScaling is 0: write", id="factor 0"),
         pytest.param(
-            {"memoryScaling": float("nan")}, "memoryScaling is nan: write", id="no number"
+            {"memoryScaling": float("nan")}, "memoryScaling is NaN: write", id="no number"
         ),
         pytest.param({"coreScaling": 101}, "coreScaling is 101: write", id="factor 101"),
-        pytest.param({"coreScaling": "2"}, "coreScaling is '2': write", id="factor as text"),
+        pytest.param({"coreScaling": "2"}, 'coreScaling is "2": write', id="factor as text"),
         pytest.param({"coreScaling": True}, "coreScaling is true: write", id="factor true"),
         pytest.param({"memoryMiB": 0}, "memoryMiB is 0: write", id="no memory"),
-        pytest.param({"mode": "MIG"}, "mode is 'MIG': write one of", id="unknown mode"),
-        pytest.param("x", "spec is 'x': write an object", id="text for the spec"),
+        pytest.param({"mode": "MIG"}, 'mode is "MIG": write one of', id="unknown mode"),
+        pytest.param("x", 'spec is "x": write an object', id="text for the spec"),
     ],
 )
 def test_overrides_without_sense_are_refused(spec: Any, sentence: str) -> None:

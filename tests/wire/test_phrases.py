@@ -16,7 +16,7 @@ from told import MUTEX_BINPACK, ask, card, request, view
 @pytest.mark.parametrize(
     ("asks", "want"),
     [
-        pytest.param([ask(mib=1000)], "1 card with 1000 MiB", id="MiB"),
+        pytest.param([ask(mib=1000)], "1 card with 1000 MiB", id="MiB of one card"),
         pytest.param([ask(count=2, mib=1000)], "2 cards with 1000 MiB each", id="MiB of each"),
         pytest.param(
             [ask(count=2, percent=50, cores=30)],
@@ -33,7 +33,7 @@ from told import MUTEX_BINPACK, ask, card, request, view
             "a: 1 card with 1000 MiB, b: 2 cards with 500 MiB each",
             id="several containers, by name",
         ),
-        pytest.param([ask(count=0)], "no card", id="nothing"),
+        pytest.param([ask(count=0)], "no card", id="no container asks"),
     ],
 )
 def test_what_a_pod_asks_is_one_phrase(asks, want) -> None:
@@ -50,7 +50,7 @@ def test_containers_are_counted_where_their_names_are_not_known_and_many_are_cut
 @pytest.mark.parametrize(
     ("millionths", "want"),
     [
-        pytest.param(0, "0.000000", id="idle"),
+        pytest.param(0, "0.000000", id="an idle card"),
         pytest.param(1651042, "1.651042", id="one tenant of the worked example"),
         pytest.param(3302083, "3.302083", id="two tenants"),
         pytest.param(30_000_001, "30.000001", id="zeros are kept"),

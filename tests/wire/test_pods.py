@@ -107,7 +107,8 @@ def test_a_pod_asks_cards_by_naming_any_resource(key: str, side: str, group: str
             build.pod(containers=[build.container(limits={"cpu": "1"})]), id="another resource"
         ),
         pytest.param(
-            build.pod(containers=[build.container(limits={"nvidia.com/gpu": None})]), id="null"
+            build.pod(containers=[build.container(limits={"nvidia.com/gpu": None})]),
+            id="a null for the value",
         ),
         pytest.param({"spec": {"containers": [None, 1, {"resources": []}]}}, id="no containers"),
         pytest.param({"spec": {"containers": {"a": 1}}}, id="an object for the containers"),
@@ -129,7 +130,9 @@ def booked(*segments: tuple[Share, ...], kinds: Any, exclusive: bool = False) ->
     ("pod", "booking"),
     [
         pytest.param(
-            build.pod(node="n1", allocated=A_TEXT + ";"), booked((A,), kinds=[REGULAR]), id="bound"
+            build.pod(node="n1", allocated=A_TEXT + ";"),
+            booked((A,), kinds=[REGULAR]),
+            id="bound and running",
         ),
         pytest.param(
             build.pod(node="n1", allocated=A_TEXT + ";", phase="Pending"),
@@ -145,14 +148,18 @@ def booked(*segments: tuple[Share, ...], kinds: Any, exclusive: bool = False) ->
         pytest.param(build.pod(allocated="garbage"), None, id="not bound, unreadable"),
         pytest.param(build.pod(node="n1"), None, id="no allocation"),
         pytest.param(
-            build.pod(node="n1", allocated=A_TEXT + ";", phase="Succeeded"), None, id="succeeded"
+            build.pod(node="n1", allocated=A_TEXT + ";", phase="Succeeded"),
+            None,
+            id="succeeded, so it holds nothing",
         ),
         pytest.param(
             build.pod(node="n1", allocated="garbage", phase="Failed"), None, id="failed, unreadable"
         ),
         pytest.param(build.pod(node="n1", allocated=""), booked(kinds=[]), id="an empty text"),
         pytest.param(
-            build.pod(node="n1", annotations={ALLOCATED: None}), booked(kinds=[]), id="null"
+            build.pod(node="n1", annotations={ALLOCATED: None}),
+            booked(kinds=[]),
+            id="a null for the value",
         ),
         pytest.param(
             build.pod(node="n1", allocated=A_TEXT + ";", exclusive_held=True),
@@ -372,9 +379,9 @@ def test_a_bound_pod_has_what_was_booked(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("annotations", "extra", "size"),
     [
-        pytest.param({}, {}, 0, id="none"),
+        pytest.param({}, {}, 0, id="no annotations"),
         pytest.param({"ab": "cde"}, {}, 5, id="keys and values"),
-        pytest.param({"ab": "cde"}, {"f": "gh"}, 8, id="both"),
+        pytest.param({"ab": "cde"}, {"f": "gh"}, 8, id="what is there and what is added"),
         pytest.param({"ab": "cde"}, {"ab": "x"}, 3, id="a key that is there is replaced"),
         pytest.param({"ä": "€"}, {}, 5, id="bytes, not characters"),
         pytest.param({"a": "\ud800"}, {}, 4, id="half a surrogate pair"),

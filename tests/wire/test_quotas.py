@@ -22,17 +22,19 @@ bounds = st.builds(
         pytest.param(build.quota(gpumem=24000), QuotaBound(memory_mib=24000), id="memory alone"),
         pytest.param(build.quota(gpucores=150), QuotaBound(cores=150), id="cores alone"),
         pytest.param(
-            build.quota(gpumem=1000, gpucores=30), QuotaBound(memory_mib=1000, cores=30), id="both"
+            build.quota(gpumem=1000, gpucores=30),
+            QuotaBound(memory_mib=1000, cores=30),
+            id="memory and cores",
         ),
         pytest.param(build.quota(gpumem=0), QuotaBound(memory_mib=0), id="0 is a bound"),
-        pytest.param(build.quota(), QuotaBound(), id="neither"),
+        pytest.param(build.quota(), QuotaBound(), id="no bound of ours"),
         pytest.param(
             build.quota(hard={"requests.nvidia.com/gpu": "4", "cpu": "1"}),
             QuotaBound(),
             id="other resources",
         ),
         pytest.param(build.quota(gpumem="16Gi"), QuotaBound(), id="unreadable is no bound"),
-        pytest.param(build.quota(hard={QUOTA_MEMORY: None}), QuotaBound(), id="null"),
+        pytest.param(build.quota(hard={QUOTA_MEMORY: None}), QuotaBound(), id="a null is no bound"),
         pytest.param({}, QuotaBound(), id="an empty object"),
         pytest.param({"spec": []}, QuotaBound(), id="a list for the spec"),
         pytest.param({"spec": {"hard": "x"}}, QuotaBound(), id="text for the bounds"),
@@ -78,9 +80,11 @@ def test_whether_a_quota_is_scoped(spec: dict[str, Any], scoped: bool) -> None:
         pytest.param(
             build.quota(gpucores=100, scopes=["Terminating"]),
             [["default/quota", "scopes", QUOTA_CORES, "all Pods"]],
-            id="scoped",
+            id="a scope has no effect",
         ),
-        pytest.param({"spec": {"hard": {QUOTA_CORES: True}}}, [[QUOTA_CORES, "true"]], id="truth"),
+        pytest.param(
+            {"spec": {"hard": {QUOTA_CORES: True}}}, [[QUOTA_CORES, "true"]], id="a truth value"
+        ),
         pytest.param({"spec": {"hard": {QUOTA_CORES: None}}}, [], id="null names nothing"),
         pytest.param({"spec": None}, [], id="no spec"),
     ],
@@ -102,8 +106,8 @@ def test_a_core_bound_gives_no_advice_in_mib() -> None:
 @pytest.mark.parametrize(
     ("several", "lowest"),
     [
-        pytest.param([], QuotaBound(), id="none"),
-        pytest.param([QuotaBound(memory_mib=5)], QuotaBound(memory_mib=5), id="one"),
+        pytest.param([], QuotaBound(), id="no quota"),
+        pytest.param([QuotaBound(memory_mib=5)], QuotaBound(memory_mib=5), id="one quota"),
         pytest.param(
             [QuotaBound(memory_mib=5, cores=1), QuotaBound(memory_mib=3)],
             QuotaBound(memory_mib=3, cores=1),

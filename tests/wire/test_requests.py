@@ -77,7 +77,7 @@ def refusal(pod: Any) -> str:
             id="0 % is not named",
         ),
         pytest.param({"gpu": 1, "gpumem": 0, "percent": 0}, Ask(count=1), id="neither is named"),
-        pytest.param({"gpu": 1, "gpucores": 30}, Ask(count=1, cores=30), id="cores"),
+        pytest.param({"gpu": 1, "gpucores": 30}, Ask(count=1, cores=30), id="a part of the cores"),
         pytest.param({"gpu": 1, "gpucores": 99}, Ask(count=1, cores=99), id="almost all cores"),
         pytest.param({"gpu": 1, "gpucores": 100}, Ask(count=1, cores=100), id="all cores"),
         pytest.param({"gpu": 1, "gpucores": 120}, Ask(count=1, cores=100), id="more than all"),
@@ -131,14 +131,21 @@ def test_default_cores_above_100_are_a_whole_card() -> None:
     [
         pytest.param({"nvidia.com/gpu": "1"}, {}, Ask(count=1), id="limits alone"),
         pytest.param({}, {"nvidia.com/gpu": "1"}, Ask(count=1), id="requests alone"),
-        pytest.param({"nvidia.com/gpu": "2"}, {"nvidia.com/gpu": "1"}, Ask(count=2), id="both"),
+        pytest.param(
+            {"nvidia.com/gpu": "2"},
+            {"nvidia.com/gpu": "1"},
+            Ask(count=2),
+            id="limits go before requests",
+        ),
         pytest.param(
             {"nvidia.com/gpu": "1"},
             {"nvidia.com/gpumem": "2k"},
             Ask(count=1, memory_mib=2000),
             id="each resource by itself",
         ),
-        pytest.param({"nvidia.com/gpu": None}, {"nvidia.com/gpu": 1}, Ask(count=1), id="null"),
+        pytest.param(
+            {"nvidia.com/gpu": None}, {"nvidia.com/gpu": 1}, Ask(count=1), id="a null limit is none"
+        ),
         pytest.param({"nvidia.com/gpu": 1}, {}, Ask(count=1), id="an integer, as in a file"),
     ],
 )
@@ -219,7 +226,9 @@ def test_a_pod_that_asks_for_no_card(pod: dict[str, Any]) -> None:
             {"gpu": 1, "percent": "0.5"}, ["gpumem-percentage", "whole"], id="half a percent"
         ),
         pytest.param(
-            {"gpu": 1, "gpucores": "30m"}, ["gpucores", "nvidia.com/gpucores: 30"], id="millicores"
+            {"gpu": 1, "gpucores": "30m"},
+            ["gpucores", "nvidia.com/gpucores: 30"],
+            id="cores in milli",
         ),
         pytest.param(
             {"gpu": 1, "priority": "high"}, ["priority", "0 (high) or 1 (low)"], id="a priority"
@@ -234,7 +243,9 @@ def test_a_pod_that_asks_for_no_card(pod: dict[str, Any]) -> None:
         ),
         pytest.param({"gpucores": 30}, ["gpucores", "add nvidia.com/gpu"], id="cores alone"),
         pytest.param({"gpu": None, "gpumem": "x" * 500}, ['"xxx', "…"], id="a long value is cut"),
-        pytest.param({"limits": {"nvidia.com/gpu": True}}, ["is true", "not a number"], id="truth"),
+        pytest.param(
+            {"limits": {"nvidia.com/gpu": True}}, ["is true", "not a number"], id="a truth value"
+        ),
         pytest.param({"limits": {"nvidia.com/gpu": {}}}, ["is an object"], id="an object"),
         pytest.param({"limits": {"nvidia.com/gpu": []}}, ["is a list"], id="a list"),
         pytest.param({"limits": {"nvidia.com/gpu": 1.5}}, ["is 1.5", "whole"], id="a float"),
@@ -447,10 +458,14 @@ def test_the_pods_priority_goes_with_the_request(value: Any, priority: int) -> N
         pytest.param("slot=1,core=1,memory=3", Weights(slot=1, core=1, memory=3), id="as printed"),
         pytest.param("memory=3,slot=1,core=2", Weights(slot=1, core=2, memory=3), id="any order"),
         pytest.param(
-            " slot = 1 , core= 1,memory =3 ", Weights(slot=1, core=1, memory=3), id="blanks"
+            " slot = 1 , core= 1,memory =3 ",
+            Weights(slot=1, core=1, memory=3),
+            id="blanks around the tokens",
         ),
-        pytest.param("slot=0,core=0,memory=1", Weights(slot=0, core=0, memory=1), id="zeros"),
-        pytest.param("slot=007,core=0,memory=0", Weights(slot=7, core=0, memory=0), id="digits"),
+        pytest.param("slot=0,core=0,memory=1", Weights(slot=0, core=0, memory=1), id="two zeros"),
+        pytest.param(
+            "slot=007,core=0,memory=0", Weights(slot=7, core=0, memory=0), id="zeros in front"
+        ),
         pytest.param(
             f"slot={10**18 - 1},core=0,memory=0",
             Weights(slot=10**18 - 1, core=0, memory=0),
@@ -465,8 +480,8 @@ def test_weights_that_parse(text: str, weights: Weights) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        pytest.param("", "is empty", id="empty"),
-        pytest.param("  ", "is empty", id="blank"),
+        pytest.param("", "is empty", id="an empty text"),
+        pytest.param("  ", "is empty", id="blanks alone"),
         pytest.param("1,1,1", 'has the part "1"', id="numbers alone"),
         pytest.param("slot=1,core=1", "leaves out memory", id="two of three"),
         pytest.param("memory=1", "leaves out slot and core", id="one of three"),
@@ -474,7 +489,7 @@ def test_weights_that_parse(text: str, weights: Weights) -> None:
         pytest.param("slot=1,core=1,memory=1,x=1", 'has the part "x=1"', id="a fourth key"),
         pytest.param("Slot=1,core=1,memory=1", 'has the part "Slot=1"', id="another case"),
         pytest.param("slot=1,slot=1,core=1,memory=1", "names slot twice", id="a key twice"),
-        pytest.param("slot=1,core=1,memory=-1", "has a memory weight", id="negative"),
+        pytest.param("slot=1,core=1,memory=-1", "has a memory weight", id="a negative weight"),
         pytest.param("slot=1,core=1,memory=+1", "has a memory weight", id="a sign"),
         pytest.param("slot=1,core=1.5,memory=1", "has a core weight", id="a fraction"),
         pytest.param("slot=,core=1,memory=1", "has a slot weight", id="no number"),

@@ -12,16 +12,16 @@ from pathlib import Path
 import click
 import yaml
 
-from cardwise import kube
+from cardwise import kube, settings_file
 from cardwise.agent.nvml import NvidiaLibrary
 from cardwise.agent.probe import failed, probe
 from cardwise.agent.publish import NO_LIBRARY, Publisher
 from cardwise.agent.simulated import PROFILES, SimulatedNvml
-from cardwise.errors import BadDocument, BadSettings, CardwiseError, NvmlUnavailable
+from cardwise.errors import BadDocument, CardwiseError, NvmlUnavailable
 from cardwise.kube.gpunodes import KubeGPUNodes
 from cardwise.model import NodeOverrides
 from cardwise.ports import Nvml
-from cardwise.settings import Settings, parse
+from cardwise.settings import Settings
 from cardwise.wire.gpunodes import document_of
 
 LOG = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class SystemClock:
         return time.monotonic()
 
 
-class Refusal(click.ClickException):
+class _BadInput(click.ClickException):
     """Bad input: one sentence on standard error, exit status 2."""
 
     exit_code = 2
@@ -80,27 +80,16 @@ def main(
     )
     name = node_name or socket.gethostname()
     try:
-        settings = _settings(config)
+        settings = settings_file.read(config)
         source = _source(nvml, node=name)
         if printing:
             _print(source, name, settings)
         elif kubeconfig and not Path(kubeconfig).is_file():
-            raise Refusal(f"--kubeconfig is {kubeconfig}: there is no such file")
+            raise _BadInput(f"--kubeconfig is {kubeconfig}: there is no such file")
         else:
             asyncio.run(_publish(source, name, settings, kubeconfig))
     except CardwiseError as error:
-        raise Refusal(str(error)) from error
-
-
-def _settings(config: Path | None) -> Settings:
-    if config is None:
-        return Settings()
-    try:
-        return parse(config.read_text("utf-8"))
-    except (OSError, UnicodeError) as error:
-        raise BadSettings(f"the settings {config} can't be read: {error}") from error
-    except BadSettings as error:
-        raise BadSettings(f"{config}: {error}") from error
+        raise _BadInput(str(error)) from error
 
 
 def _source(nvml: str, *, node: str) -> Nvml:

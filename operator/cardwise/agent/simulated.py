@@ -14,6 +14,7 @@ import yaml
 
 from cardwise.errors import BadDocument, BadGPUNode, NvmlUnavailable
 from cardwise.model import Card
+from cardwise.names import GPUNODE_KIND
 from cardwise.ports import CardReading, Readings
 from cardwise.wire.gpunodes import gpunode_of
 
@@ -109,8 +110,10 @@ def _document(profile: str) -> dict[str, Any]:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadDocument(f"profile {profile}: it is not YAML: {_line(error)}") from error
-    if not isinstance(document, dict) or document.get("kind") != "GPUNode":
-        raise BadDocument(f"profile {profile}: it is not a GPUNode: write one with kind: GPUNode")
+    if not isinstance(document, dict) or document.get("kind") != GPUNODE_KIND:
+        raise BadDocument(
+            f"profile {profile}: it is not a GPUNode: write one with kind: {GPUNODE_KIND}"
+        )
     return document
 
 

@@ -1,22 +1,15 @@
 """CPU and memory of Pods and Nodes: quantities with any suffix, added up as kube-scheduler does.
 
-Separate from ``cardwise.quantity``, which refuses what no card's memory may be (``Gi``, ``500m``).
+Separate from what is asked of cards, where ``Gi`` and ``500m`` are refused; here they are the rule.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
+from cardwise.quantity import worth
 from cardwise.wire.fields import at, items, mapping
-
-_FORM = re.compile(
-    r"(?P<number>[+-]?(?:[0-9]{1,64}(?:\.[0-9]{0,64})?|\.[0-9]{1,64}))"
-    r"(?:(?P<suffix>Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE](?P<exponent>[+-]?[0-9]{1,2}))?"
-)
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +32,8 @@ NOTHING = Amounts()
 
 def amount(value: object) -> Decimal | None:
     """Read a quantity; None for what is none, and for what is negative."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    match = _FORM.fullmatch(str(value))
-    if match is None:
-        return None
-    suffix = match["suffix"] or ""
-    try:
-        number = Decimal(match["number"])
-        if suffix in _BINARY:
-            number *= 2 ** _BINARY[suffix]
-        else:
-            number = number.scaleb(_DECIMAL[suffix] if suffix else int(match["exponent"] or 0))
-    except InvalidOperation:
-        return None
-    return number if number >= 0 else None
+    number = worth(value)
+    return None if number is None or number < 0 else number
 
 
 def asked_by(pod: Mapping[str, Any]) -> Amounts:

@@ -10,13 +10,12 @@ import click
 import orjson
 from rich.console import Console
 
-from cardwise import settings as settings_file
+from cardwise import settings_file
 from cardwise.cli import documents
 from cardwise.cli.placements import Simulation
 from cardwise.cli.rendering import document_of, print_tables
 from cardwise.cli.simulation import simulate as simulation_of
 from cardwise.errors import BadDocument, BadSettings
-from cardwise.settings import Settings
 
 
 class _Unreadable(click.ClickException):
@@ -44,6 +43,7 @@ class _Unreadable(click.ClickException):
 @click.option("--strict", is_flag=True, help="Exit with 1 if a Pod stays Pending.")
 @click.option(
     "--config",
+    type=click.Path(path_type=Path),
     metavar="FILE",
     help="The settings file of the controller and the webhook; without it, the defaults.",
 )
@@ -54,7 +54,7 @@ def simulate(
     trace: bool,
     no_admission: bool,
     strict: bool,
-    config: str | None,
+    config: Path | None,
 ) -> None:
     """Place the Pods of some files without a cluster, as the cluster would.
 
@@ -69,8 +69,9 @@ def simulate(
     The exit status is 0 when the files were read, 2 when not.
     """
     try:
+        settings = settings_file.read(config)
         found = simulation_of(
-            documents.read(files), _settings(config), admission=not no_admission, trace=trace
+            documents.read(files), settings, admission=not no_admission, trace=trace
         )
     except (BadDocument, BadSettings) as error:
         raise _Unreadable(str(error)) from error
@@ -79,20 +80,6 @@ def simulate(
     _print(found, output, trace=trace)
     if strict and any(placement.node is None for placement in found.placements):
         sys.exit(1)
-
-
-def _settings(path: str | None) -> Settings:
-    if path is None:
-        return Settings()
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise BadSettings(f"{path}: it can't be read: {reason}") from error
-    try:
-        return settings_file.parse(text)
-    except BadSettings as error:
-        raise BadSettings(f"{path}: {error}") from error
 
 
 def _print(found: Simulation, output: str, *, trace: bool) -> None:

@@ -143,10 +143,11 @@ async def serve(client: Client, settings: Settings, addresses: Addresses) -> Non
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    runners = await _listen(controller, addresses)
+    runners: list[web.AppRunner] = []
     running: list[asyncio.Task[None]] = []
     kopf_stop = asyncio.Event()
     try:
+        await _listen(controller, addresses, runners)
         stopped = asyncio.create_task(stop.wait())
         loading = asyncio.create_task(controller.watchman.load())
         await asyncio.wait({stopped, loading}, return_when=asyncio.FIRST_COMPLETED)
@@ -183,9 +184,10 @@ async def serve(client: Client, settings: Settings, addresses: Addresses) -> Non
         await client.close()
 
 
-async def _listen(controller: Controller, addresses: Addresses) -> list[web.AppRunner]:
-    """Open both servers."""
-    runners = []
+async def _listen(
+    controller: Controller, addresses: Addresses, runners: list[web.AppRunner]
+) -> None:
+    """Open both servers, and add them to ``runners``, which must be cleaned up whatever happens."""
     for app, (host, port) in [
         (
             extender.verbs(controller.scheduler, controller.metrics, controller.health),
@@ -194,10 +196,9 @@ async def _listen(controller: Controller, addresses: Addresses) -> list[web.AppR
         (extender.reports(controller.metrics, controller.health), addresses.reports),
     ]:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_FINISH_SECONDS)
+        runners.append(runner)
         await runner.setup()
         await web.TCPSite(runner, host, port).start()
-        runners.append(runner)
-    return runners
 
 
 async def _watch(

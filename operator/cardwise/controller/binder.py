@@ -2,7 +2,8 @@
 
 One Binding writes node, cards and identity at once. Until its outcome is known the cards stay
 taken: a Binding that timed out may still land, so it is sent again, word for word, until the Pod is
-seen bound, gone, or refused. Nothing else could be proved to be safe.
+seen bound or gone, or a refusal comes when none of those before can land any more. Nothing else
+could be proved to be safe.
 """
 
 import asyncio
@@ -26,6 +27,9 @@ BIND_SECONDS = 2.0
 _SETTLE_SECONDS = 6.0
 """How long a call of /bind waits for an outcome that is not known."""
 _BETWEEN_SECONDS = 0.5
+_LANDS_SECONDS = 65.0
+"""When no Binding without an answer can land any more: kube-apiserver gives a request up after 60 s
+(its ``--request-timeout``)."""
 _UNKNOWN_STATUSES = frozenset({500, 502, 503, 504})
 """Answers after which the write may have happened all the same."""
 
@@ -67,7 +71,7 @@ class Binder:
             return await self._failed(pod, booking, body, error)
         except BaseException:
             # Cancelled, say: the Binding is out, so its outcome must be found by somebody.
-            self._settle_later(pod, booking, body)
+            self._settle_later(pod, booking, body, lost=self._clock.monotonic())
             raise
         self._ledger.end_binding(pod.uid, self._clock.monotonic(), bound=True)
         return ""
@@ -82,37 +86,48 @@ class Binder:
         self, pod: PodRef, booking: Booking, body: dict[str, object], error: ApiError
     ) -> str:
         """The Binding was refused, or nobody knows."""
-        if error.status is not None and error.status not in _UNKNOWN_STATUSES:
-            if error.status != 409:
-                self._ledger.end_binding(pod.uid, self._clock.monotonic(), bound=False)
-                return f"the API server refused the Binding: {error}"
-        else:
+        lost = float("-inf")
+        if _is_unknown(error):
+            lost = self._clock.monotonic()
             _log.warning("the Binding of Pod %s has no known outcome yet: %s", pod, error)
-        task = self._settle_later(pod, booking, body)
+        elif error.status != 409:
+            return self._over(pod, f"the API server refused the Binding: {error}")
+        task = self._settle_later(pod, booking, body, lost=lost)
         done, _ = await asyncio.wait({task}, timeout=_SETTLE_SECONDS)
         if not done:
             return f"the outcome of the Binding is not known yet, it is being looked for: {error}"
         return task.result()
 
     def _settle_later(
-        self, pod: PodRef, booking: Booking, body: dict[str, object]
+        self, pod: PodRef, booking: Booking, body: dict[str, object], *, lost: float
     ) -> "asyncio.Task[str]":
-        task = asyncio.create_task(self._settle(pod, booking, body))
+        task = asyncio.create_task(self._settle(pod, booking, body, lost))
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
         return task
 
-    async def _settle(self, pod: PodRef, booking: Booking, body: dict[str, object]) -> str:
-        """Find out whether the Pod is bound, sending the same Binding again where it is not."""
+    async def _settle(
+        self, pod: PodRef, booking: Booking, body: dict[str, object], lost: float
+    ) -> str:
+        """Find out whether the Pod is bound, sending the same Binding again where it is not.
+
+        Args:
+            pod: whose Binding it is.
+            booking: what it gives.
+            body: the Binding.
+            lost: monotonic seconds of the last Binding without an answer; minus infinity: none.
+        """
         while True:
             try:
                 outcome = await self._look_and_send(pod, booking, body)
             except ApiError as error:
                 if error.status == 404:
                     return self._over(pod, "the Pod is gone")
-                if error.status in (403, 422):
+                now, outcome = self._clock.monotonic(), None
+                if _is_unknown(error):
+                    lost = now
+                elif now - lost > _LANDS_SECONDS:
                     return self._over(pod, f"the API server refused the Binding: {error}")
-                outcome = None
             if outcome is not None:
                 return outcome
             await asyncio.sleep(_BETWEEN_SECONDS)
@@ -154,3 +169,8 @@ class Binder:
     def _over(self, pod: PodRef, why: str) -> str:
         self._ledger.end_binding(pod.uid, self._clock.monotonic(), bound=False)
         return why
+
+
+def _is_unknown(error: ApiError) -> bool:
+    """Whether the write may have happened all the same, or may happen yet."""
+    return error.status is None or error.status in _UNKNOWN_STATUSES

@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 import uvloop
 
+from cardwise import settings_file
 from cardwise.controller.app import Addresses, serve
-from cardwise.errors import CardwiseError
+from cardwise.errors import BadSettings, CardwiseError
 from cardwise.kube import connect
-from cardwise.settings import Settings, parse
+from cardwise.settings import Settings
 
 
 class _Address(click.ParamType[tuple[str, int]]):
@@ -29,7 +30,7 @@ class _Address(click.ParamType[tuple[str, int]]):
 @click.command(name="cardwise-controller")
 @click.option(
     "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     help="Settings file (YAML).",
 )
 @click.option("--kubeconfig", help="Cluster to serve; by default the one this runs in.")
@@ -68,9 +69,13 @@ def main(
     )
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
     try:
-        settings = parse(config.read_text()) if config else Settings()
+        settings = settings_file.read(config)
+    except BadSettings as error:
+        click.echo(f"cardwise-controller: {error}", err=True)
+        raise SystemExit(2) from error
+    try:
         uvloop.run(_run(settings, kubeconfig, Addresses(extender=listen, reports=metrics_listen)))
-    except (CardwiseError, OSError, UnicodeDecodeError) as error:
+    except (CardwiseError, OSError) as error:
         raise SystemExit(f"cardwise-controller: {error}") from error
     except asyncio.CancelledError:
         raise SystemExit(1) from None

@@ -1,7 +1,7 @@
 """Say what was decided: log lines and events, the same account in both."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from cardwise import policy
 from cardwise.controller.recorder import Recorder
@@ -28,6 +28,7 @@ class Teller:
         self._ledger = ledger
         self._recorder = recorder
         self._settings = settings
+        self._size_known = -1, ClusterSize(largest_card_mib=0, most_cards=0)
         self.on_decision: Callable[[str, str], None] = lambda _result, _reason: None
         """Called with a result and its reason, for the metrics."""
 
@@ -52,10 +53,9 @@ class Teller:
         request = decision.request
         if quiet or not self._recorder.wants(request.pod, reason):
             return
-        views = {name: self._ledger.view(name) for name in decision.outcomes}
         message = pending_message(
             decision,
-            views,
+            _Views(self._ledger, decision.outcomes),
             name_tenants=self._settings.events.nameTenants,
             quota=self._quota(request) if reason is Reason.QUOTA else None,
             cluster=self._size(),
@@ -76,7 +76,7 @@ class Teller:
         if self._recorder.wants(request.pod, EventReason.UNKNOWN_POLICY):
             note = " ".join(_unknown(name) for name in request.unknown_policies)
             note += f" In force: {request.signature.policy}."
-            self._recorder.post(request.pod, EventReason.UNKNOWN_POLICY, note[:1000])
+            self._recorder.post(request.pod, EventReason.UNKNOWN_POLICY, note)
 
     def bound(self, request: Request, booking: Booking, view: NodeView) -> None:
         """The Pod has its cards."""
@@ -90,12 +90,12 @@ class Teller:
 
     def not_bound(self, pod: PodRef, error: str) -> None:
         """The Binding came to nothing."""
-        self._recorder.post(pod, EventReason.BINDING_FAILED, error[:1000])
+        self._recorder.post(pod, EventReason.BINDING_FAILED, error)
 
     def unreadable(self, pod: PodRef, why: str) -> None:
         """A bound Pod's allocation can't be read: its node is closed until it is mended."""
         note = f"This Pod's node takes no new Pod with cards until its annotation is mended: {why}"
-        self._recorder.post(pod, EventReason.UNREADABLE_ALLOCATION, note[:1000])
+        self._recorder.post(pod, EventReason.UNREADABLE_ALLOCATION, note)
 
     def class_takes(self, pod: PodRef, sentence: str) -> None:
         """A DeviceClass takes our resource name: kube-scheduler refuses the Pod by itself."""
@@ -122,11 +122,34 @@ class Teller:
         )
 
     def _size(self) -> ClusterSize:
-        nodes = [self._ledger.view(name).state.cards for name in self._ledger.gpunode_names()]
-        return ClusterSize(
-            largest_card_mib=max((c.memory_mib for cards in nodes for c in cards), default=0),
-            most_cards=max((len(cards) for cards in nodes), default=0),
-        )
+        """The largest card and node, summed up anew only when what is offered changed."""
+        offers, size = self._size_known
+        if offers != self._ledger.offers:
+            names = self._ledger.gpunode_names()
+            nodes = [view.state.cards for view in self._ledger.views(names)]
+            size = ClusterSize(
+                largest_card_mib=max((c.memory_mib for cards in nodes for c in cards), default=0),
+                most_cards=max((len(cards) for cards in nodes), default=0),
+            )
+            self._size_known = self._ledger.offers, size
+        return size
+
+
+class _Views(Mapping[str, NodeView]):
+    """The nodes of a decision, looked up as they are told of: a message tells of a few."""
+
+    def __init__(self, ledger: Ledger, names: Collection[str]) -> None:
+        self._ledger = ledger
+        self._names = names
+
+    def __getitem__(self, name: str) -> NodeView:
+        return self._ledger.view(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def _unknown(name: str) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 
 from cardwise.errors import ApiError
 from cardwise.ledger import Ledger
+from cardwise.names import MANAGER_CONTROLLER
 from cardwise.ports import Cluster
 from cardwise.wire.gpunodes import usage_of
 
 _log = logging.getLogger(__name__)
-MANAGER = "cardwise-controller"
 _ROUND_SECONDS = 1.0
 _A_ROUND = 5
 
@@ -54,7 +54,7 @@ class UsageWriter:
         if self._written.get(name) == status:
             return
         try:
-            await self._cluster.apply_gpunode_status(name, status, MANAGER)
+            await self._cluster.apply_gpunode_status(name, status, MANAGER_CONTROLLER)
         except ApiError as error:
             if error.status != 404:
                 _log.info("the usage of GPUNode %s was not written: %s", name, error)

@@ -137,7 +137,6 @@ class _Search:
         self._kinds = kinds
         self._pairs = pairs
         self._own = own
-        self._count = count
         head = len(kinds)
         while head and sum(map(len, kinds[head - 1 :])) <= _TAIL:
             head -= 1

@@ -57,7 +57,7 @@ class Tally(Generic[K]):
         )
 
     def uses(self) -> dict[K, CardUse]:
-        """The use of every card that the Pod has, in the order in which it got them."""
+        """The use of every card that the Pod has, those of init containers first."""
         return {card: self.use(card) for card in {**self._peak, **self._steady}}
 
 
@@ -75,9 +75,14 @@ def booking_uses(booking: Booking, card_cores: Mapping[str, int]) -> dict[str, C
     """
     tally: Tally[str] = Tally()
     for kind, shares in zip(booking.kinds, booking.containers, strict=True):
+        # A foreign text may name a card twice for one container: both parts, at the same time.
+        parts: dict[str, CardUse] = {}
         for share in shares:
+            part = parts.get(share.uuid, NO_USE)
             cores = cores_taken(share.cores, card_cores.get(share.uuid, WHOLE_CORES))
-            tally.add(share.uuid, kind, share.memory_mib, cores)
+            parts[share.uuid] = CardUse(1, part.memory_mib + share.memory_mib, part.cores + cores)
+        for uuid, part in parts.items():
+            tally.add(uuid, kind, part.memory_mib, part.cores)
     return tally.uses()
 
 

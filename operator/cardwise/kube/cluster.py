@@ -5,12 +5,10 @@ from typing import Any
 
 from cardwise.errors import ApiError
 from cardwise.kube.client import Client
-from cardwise.names import API_GROUP, API_VERSION, GPUNODE_KIND, GPUNODE_PLURAL
+from cardwise.kube.gpunodes import GPUNODES, apply_status
 
 _MERGE = "application/merge-patch+json"
-_APPLY = "application/apply-patch+yaml"
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-_GPUNODES = f"/apis/{API_GROUP}/{API_VERSION}/{GPUNODE_PLURAL}"
 
 
 class KubeCluster:
@@ -25,7 +23,7 @@ class KubeCluster:
 
     def gpunodes(self) -> AsyncIterator[list[dict[str, Any]]]:
         """Every GPUNode, in chunks."""
-        return self._client.pages(_GPUNODES)
+        return self._client.pages(GPUNODES)
 
     def nodes(self) -> AsyncIterator[list[dict[str, Any]]]:
         """Every Node, in chunks."""
@@ -86,16 +84,4 @@ class KubeCluster:
 
     async def apply_gpunode_status(self, name: str, status: dict[str, Any], manager: str) -> None:
         """Server-side apply of a part of a GPUNode's status."""
-        body = {
-            "apiVersion": f"{API_GROUP}/{API_VERSION}",
-            "kind": GPUNODE_KIND,
-            "metadata": {"name": name},
-            "status": status,
-        }
-        await self._client.request(
-            "PATCH",
-            f"{_GPUNODES}/{name}/status",
-            query={"fieldManager": manager, "force": "true"},
-            body=body,
-            content_type=_APPLY,
-        )
+        await apply_status(self._client, name, status, manager)

@@ -1,5 +1,9 @@
-"""What the agent asks of the cluster: the adapter of ``ports.GPUNodeStore``."""
+"""GPUNodes in the cluster: the adapter of ``ports.GPUNodeStore``, which the agent asks.
 
+Agent and controller each apply their own part of the status, so ``apply_status`` serves both.
+"""
+
+from collections.abc import Awaitable
 from typing import Any
 from urllib.parse import quote
 
@@ -8,8 +12,27 @@ from cardwise.kube.client import Client
 from cardwise.names import API_GROUP, API_VERSION, GPUNODE_KIND, GPUNODE_PLURAL
 
 _APPLY = "application/apply-patch+yaml"
-_GPUNODES = f"/apis/{API_GROUP}/{API_VERSION}/{GPUNODE_PLURAL}"
 _KIND = {"apiVersion": f"{API_GROUP}/{API_VERSION}", "kind": GPUNODE_KIND}
+
+GPUNODES = f"/apis/{API_GROUP}/{API_VERSION}/{GPUNODE_PLURAL}"
+"""The path of the collection."""
+
+
+async def apply_status(
+    client: Client, name: str, status: dict[str, Any], manager: str
+) -> dict[str, Any]:
+    """Server-side apply of a manager's part of the status; answers the whole GPUNode.
+
+    Raises:
+        ApiError: as ``Client.request``; status 404 where there is no such GPUNode.
+    """
+    return await client.request(
+        "PATCH",
+        f"{_path(name)}/status",
+        query={"fieldManager": manager, "force": "true"},
+        body={**_KIND, "metadata": {"name": name}, "status": status},
+        content_type=_APPLY,
+    )
 
 
 class KubeGPUNodes:
@@ -20,7 +43,7 @@ class KubeGPUNodes:
 
     async def get(self, name: str) -> dict[str, Any] | None:
         """The GPUNode as it is; None where there is none."""
-        return await self._or_none("GET", f"{_GPUNODES}/{quote(name, safe='')}")
+        return await _or_none(self._client.request("GET", _path(name)))
 
     async def create(self, name: str) -> None:
         """Make an empty GPUNode that is the Node's own, so that it goes when the Node goes."""
@@ -31,7 +54,7 @@ class KubeGPUNodes:
                 {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
             ]
         try:
-            await self._client.request("POST", _GPUNODES, body={**_KIND, "metadata": metadata})
+            await self._client.request("POST", GPUNODES, body={**_KIND, "metadata": metadata})
         except ApiError as error:
             # Another agent of this node was first; both mean the same object.
             if error.status != 409:
@@ -41,27 +64,29 @@ class KubeGPUNodes:
         self, name: str, status: dict[str, Any], manager: str
     ) -> dict[str, Any] | None:
         """Server-side apply: what the manager leaves out goes, other managers' parts stay."""
-        return await self._or_none(
-            "PATCH",
-            f"{_GPUNODES}/{quote(name, safe='')}/status",
-            query={"fieldManager": manager, "force": "true"},
-            body={**_KIND, "metadata": {"name": name}, "status": status},
-            content_type=_APPLY,
-        )
+        return await _or_none(apply_status(self._client, name, status, manager))
 
     async def _node(self, name: str) -> dict[str, Any] | None:
         """The Node; None where there is none, or where we may not look."""
         try:
-            return await self._or_none("GET", f"/api/v1/nodes/{quote(name, safe='')}")
+            return await _or_none(
+                self._client.request("GET", f"/api/v1/nodes/{quote(name, safe='')}")
+            )
         except ApiError as error:
             if error.status == 403:
                 return None
             raise
 
-    async def _or_none(self, method: str, path: str, **options: Any) -> dict[str, Any] | None:
-        try:
-            return await self._client.request(method, path, **options)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
+
+def _path(name: str) -> str:
+    return f"{GPUNODES}/{quote(name, safe='')}"
+
+
+async def _or_none(answer: Awaitable[dict[str, Any]]) -> dict[str, Any] | None:
+    """An answer; None where the API server knows no such object."""
+    try:
+        return await answer
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        raise

@@ -25,6 +25,8 @@ class Accounts:
         """Nodes whose cards or tenants changed since the owner last emptied this."""
         self.removed: set[str] = set()
         """Nodes whose GPUNode went since the owner last emptied this, back again or not."""
+        self.offers = 0
+        """Counts changes of what nodes offer: who sums it up need do so only when this changed."""
 
     # Nodes ----------------------------------------------------------------------------------------
 
@@ -36,6 +38,7 @@ class Accounts:
             self._recount_quota(account)
             self._compare(before, account)
             self.touched.add(report.name)
+            self.offers += 1
 
     def remove_gpunode(self, name: str, now: float) -> None:
         """The GPUNode is gone; its tenants stay counted by card UUID."""
@@ -44,6 +47,7 @@ class Accounts:
             self._recount_quota(account)
             self.touched.add(name)
             self.removed.add(name)
+            self.offers += 1
             self._forget_if_empty(account)
 
     def apply_node(self, name: str, *, offers_cards: bool, cordoned: frozenset[str]) -> None:

@@ -215,8 +215,6 @@ class Ledger(Accounts):
 
     def _differs(self, sighting: Sighting, node: str, entry: PodEntry | None) -> bool:
         """Whether a Pod that a list shows bound is not in the ledger as the list has it."""
-        if sighting.pod.uid in self._ended:
-            return False
         account = self.account(node)
         if (sighting.unreadable is not None) != (
             account is not None and account.is_closed_by(sighting.pod.uid)

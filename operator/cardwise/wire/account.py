@@ -20,7 +20,7 @@ from cardwise.model import (
 )
 from cardwise.names import Reason
 from cardwise.wire.bounds_told import ClusterSize, QuotaAccount, never_fits, over_quota
-from cardwise.wire.cards_told import Teller, shared
+from cardwise.wire.cards_told import CardDetails, shared
 from cardwise.wire.phrases import (
     MESSAGE_BYTES,
     ask_text,
@@ -170,7 +170,12 @@ def _cards_over_quota(
         for name, outcome in told.items()
         if outcome.reason is Reason.QUOTA and name in views
         for card in views[name].state.cards
+        if card.index in _refused_for(Reason.QUOTA, outcome)
     ]
+
+
+def _refused_for(reason: Reason, outcome: Outcome) -> set[int]:
+    return {verdict.index for verdict in outcome.cards if verdict.reason is reason}
 
 
 def _node_accounts(
@@ -208,11 +213,10 @@ def _node_account(
     for verdict in outcome.cards:
         groups.setdefault(verdict.reason, []).append(verdict)
     asking = [number for number, ask in enumerate(request.signature.asks) if ask.count]
-    teller = Teller(
+    cards = CardDetails(
         view,
         namespace=request.pod.namespace,
         name_tenants=name_tenants,
-        mutex=request.signature.policy.mutex,
         # What earlier containers of the Pod would take is not in the view.
         first_asking=outcome.container in asking[:1],
     )
@@ -232,7 +236,7 @@ def _node_account(
         detail = outcome.detail if reason is owner else ""
         clauses.append(
             f"{len(verdicts)}/{len(outcome.cards)} "
-            + (f"{reason}{shared([detail, teller.detail(reason, verdicts)])}"
+            + (f"{reason}{shared([detail, cards.of(reason, verdicts)])}"
                if reason else "could take it")
         )  # fmt: skip
     if outcome.reason not in groups:

@@ -3,13 +3,15 @@
 One short function a word, in a table, so that a new word is one line.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cardwise.model import CardState, CardVerdict, NodeView
 from cardwise.names import Reason
 
 _CARDS_TOLD = 8
 _TENANTS_TOLD = 4
+_FULL_CARDS_TOLD = 3
+"""Cards that are too full, with who holds them: those that come nearest to what is asked."""
 
 
 def shared(details: Sequence[str]) -> str:
@@ -18,8 +20,8 @@ def shared(details: Sequence[str]) -> str:
     return f" ({'; '.join(there)})" if there else ""
 
 
-class Teller:
-    """Tells of one node's cards what a word alone does not say."""
+class CardDetails:
+    """What one node's cards have to say beyond the word that each was refused with."""
 
     def __init__(
         self,
@@ -27,7 +29,6 @@ class Teller:
         *,
         namespace: str,
         name_tenants: bool,
-        mutex: bool,
         first_asking: bool,
     ) -> None:
         """Look at a node.
@@ -36,7 +37,6 @@ class Teller:
             view: the node before the Pod.
             namespace: the Pod's own: its tenants are named in any case.
             name_tenants: whether tenants of other namespaces are named, too.
-            mutex: whether the Pod's chain has it.
             first_asking: whether the verdicts are of the first container that asks.
         """
         self._cards = {card.index: card for card in view.state.cards}
@@ -45,14 +45,22 @@ class Teller:
         }
         self._namespace = namespace
         self._name_tenants = name_tenants
-        self._mutex = mutex
+        self._first_asking = first_asking
         self._before = "" if first_asking else " before this Pod"
 
-    def detail(self, reason: Reason, verdicts: Sequence[CardVerdict]) -> str:
+    def of(self, reason: Reason, verdicts: Sequence[CardVerdict]) -> str:
         """What is worth knowing of the cards that were refused with one word."""
         indexes = [verdict.index for verdict in verdicts if verdict.index in self._cards]
-        tell = _TELL.get(reason, Teller._which)
-        return tell(self, indexes) if indexes else ""
+        told = {
+            Reason.CARD_TYPE: self._model,
+            Reason.SLOTS: self._slots,
+            Reason.MEMORY: self._memory,
+            Reason.CORES: self._cores,
+            Reason.EXCLUSIVE: self._held_by,
+            Reason.COMPUTE: self._held_by,
+            Reason.NUMA: self._numa,
+        }
+        return told.get(reason, self._which)(indexes) if indexes else ""
 
     def _which(self, indexes: Sequence[int]) -> str:
         return self._listed(indexes, lambda _: "")
@@ -62,24 +70,33 @@ class Teller:
 
     def _slots(self, indexes: Sequence[int]) -> str:
         cards = self._cards
-        return self._listed(indexes, lambda i: f"{cards[i].used_slots}/{cards[i].slots} slots")
+        return self._listed(
+            indexes, lambda i: f"{cards[i].used_slots}/{cards[i].slots} slots{self._before}"
+        )
 
     def _model(self, indexes: Sequence[int]) -> str:
         return self._listed(indexes, lambda i: _model_of(self._cards[i]))
 
     def _memory(self, indexes: Sequence[int]) -> str:
-        free = [
-            max(0, card.memory_mib - card.used_memory_mib)
-            for card in (self._cards[index] for index in indexes)
-        ]
-        return f"largest free {max(free)} MiB, total free {sum(free)} MiB{self._before}"
+        free = {i: max(0, card.memory_mib - card.used_memory_mib) for i, card in self._of(indexes)}
+        text = f"largest free {max(free.values())} MiB, total free {sum(free.values())} MiB"
+        return f"{text}{self._before}{self._holders(free)}"
 
     def _cores(self, indexes: Sequence[int]) -> str:
-        free = [
-            max(0, card.cores - card.used_cores)
-            for card in (self._cards[index] for index in indexes)
-        ]
-        return f"most free cores {max(free)} %{self._before}"
+        free = {i: max(0, card.cores - card.used_cores) for i, card in self._of(indexes)}
+        return f"most free cores {max(free.values())} %{self._before}{self._holders(free)}"
+
+    def _of(self, indexes: Sequence[int]) -> list[tuple[int, CardState]]:
+        return [(index, self._cards[index]) for index in indexes]
+
+    def _holders(self, free: Mapping[int, int]) -> str:
+        """Who holds the cards that come nearest to what is asked; nothing where nobody does."""
+        held = [index for index in free if self._tenants.get(index)]
+        nearest = sorted(held, key=lambda index: (-free[index], index))[:_FULL_CARDS_TOLD]
+        if not nearest:
+            return ""
+        more = "; …" if len(held) > len(nearest) else ""
+        return f"; {self._listed(nearest, self._tenants_of)}{more}"
 
     def _numa(self, indexes: Sequence[int]) -> str:
         return self._listed(indexes, lambda i: _numa_of(self._cards[i]))
@@ -94,8 +111,8 @@ class Teller:
             texts.append(f"{len(named) - _TENANTS_TOLD} more")
         if hidden:
             texts.append(f"{hidden} of other namespaces")
-        if not names and self._mutex:
-            # An empty card is refused under mutex only where the Pod's own containers took it.
+        if not names and not self._first_asking:
+            # A card without tenants is told as taken only where the Pod's own containers took it.
             texts.append("an earlier container of this Pod")
         lock = " (exclusive)" if self._cards[index].exclusive else ""
         return ", ".join(texts) + lock
@@ -116,13 +133,3 @@ def _model_of(card: CardState) -> str:
 
 def _numa_of(card: CardState) -> str:
     return "NUMA node unknown" if card.numa is None else f"NUMA node {card.numa}"
-
-
-_TELL: dict[Reason, Callable[[Teller, Sequence[int]], str]] = {
-    Reason.CARD_TYPE: Teller._model,  # noqa: SLF001 - the table of the class above
-    Reason.SLOTS: Teller._slots,  # noqa: SLF001
-    Reason.MEMORY: Teller._memory,  # noqa: SLF001
-    Reason.CORES: Teller._cores,  # noqa: SLF001
-    Reason.EXCLUSIVE: Teller._held_by,  # noqa: SLF001
-    Reason.NUMA: Teller._numa,  # noqa: SLF001
-}

@@ -11,24 +11,7 @@ from typing import Any, overload
 
 from cardwise.errors import BadGPUNode
 from cardwise.quantity import LARGEST
-
-_LONGEST_SHOWN = 60
-_LARGEST_SHOWN = 10**_LONGEST_SHOWN
-
-
-def shown(value: object) -> str:
-    """A value as a sentence may repeat it: short, on one line, without what it contains."""
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return "a list"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    # Python refuses to write numbers of thousands of digits, and nobody would read them.
-    if isinstance(value, int) and abs(value) > _LARGEST_SHOWN:
-        return "a number of very many digits"
-    text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+from cardwise.wire.fields import quoted
 
 
 def mapping(value: object, where: str) -> dict[str, Any]:
@@ -40,7 +23,7 @@ def mapping(value: object, where: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise BadGPUNode(f"{where} is {shown(value)}: write an object")
+        raise BadGPUNode(f"{where} is {quoted(value)}: write an object")
     return value
 
 
@@ -53,7 +36,7 @@ def sequence(value: object, where: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise BadGPUNode(f"{where} is {shown(value)}: write a list")
+        raise BadGPUNode(f"{where} is {quoted(value)}: write a list")
     return value
 
 
@@ -66,7 +49,7 @@ def text(value: object, where: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise BadGPUNode(f"{where} is {shown(value)}: write text (in YAML, in quotes)")
+        raise BadGPUNode(f"{where} is {quoted(value)}: write text (in YAML, in quotes)")
     return value
 
 
@@ -79,7 +62,7 @@ def match(value: object, where: str, *, pattern: re.Pattern[str], what: str) -> 
     if value is None:
         raise BadGPUNode(f"{where} is missing: write {what}")
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise BadGPUNode(f"{where} is {shown(value)}: write {what}")
+        raise BadGPUNode(f"{where} is {quoted(value)}: write {what}")
     return value
 
 
@@ -92,7 +75,7 @@ def flag(value: object, where: str, *, default: bool) -> bool:
     if value is None:
         return default
     if not isinstance(value, bool):
-        raise BadGPUNode(f"{where} is {shown(value)}: write true or false")
+        raise BadGPUNode(f"{where} is {quoted(value)}: write true or false")
     return value
 
 
@@ -116,19 +99,19 @@ def number(
         return default
     # A truth value is a number to Python, not to people.
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise BadGPUNode(f"{where} is {shown(value)}: write a whole number from {least} to {most}")
+        raise BadGPUNode(f"{where} is {quoted(value)}: write a whole number from {least} to {most}")
     return value
 
 
-def needed(value: object, where: str, *, most: int = LARGEST) -> int:
-    """A whole number from 0 to ``most`` which must be there.
+def needed(value: object, where: str) -> int:
+    """A whole number from 0 to 2**31 - 1 which must be there.
 
     Raises:
         BadGPUNode: it is absent or something else.
     """
     if value is None:
-        raise BadGPUNode(f"{where} is missing: write a whole number from 0 to {most}")
-    return number(value, where, default=0, most=most)
+        raise BadGPUNode(f"{where} is missing: write a whole number from 0 to {LARGEST}")
+    return number(value, where, default=0)
 
 
 def factor(value: object, where: str) -> float | None:
@@ -140,7 +123,7 @@ def factor(value: object, where: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 100:
-        raise BadGPUNode(f"{where} is {shown(value)}: write a number above 0, at most 100")
+        raise BadGPUNode(f"{where} is {quoted(value)}: write a number above 0, at most 100")
     return float(value)
 
 
@@ -153,5 +136,5 @@ def choice(value: object, where: str, choices: Sequence[str]) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or value not in choices:
-        raise BadGPUNode(f"{where} is {shown(value)}: write one of {', '.join(choices)}")
+        raise BadGPUNode(f"{where} is {quoted(value)}: write one of {', '.join(choices)}")
     return value

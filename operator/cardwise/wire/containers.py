@@ -22,13 +22,13 @@ from cardwise.wire.fields import at, items, mapping, quoted, text
 
 _EXAMPLE_MIB: Final = 4096
 _INSTEAD: Final = {
-    RESOURCE_COUNT: "write the number of cards, e.g. nvidia.com/gpu: 1",
-    RESOURCE_MEMORY: "write the number of MiB per card, e.g. nvidia.com/gpumem: {mib}",
+    RESOURCE_COUNT: f"write the number of cards, e.g. {RESOURCE_COUNT}: 1",
+    RESOURCE_MEMORY: f"write the number of MiB per card, e.g. {RESOURCE_MEMORY}: {{mib}}",
     RESOURCE_MEMORY_PERCENT: (
-        "write the percentage of a card's memory, 1 to 100, e.g. nvidia.com/gpumem-percentage: 50"
+        f"write the percentage of a card's memory, 1 to 100, e.g. {RESOURCE_MEMORY_PERCENT}: 50"
     ),
-    RESOURCE_CORES: "write the percentage of a card, 0 to 100, e.g. nvidia.com/gpucores: 30",
-    RESOURCE_PRIORITY: "write 0 (high) or 1 (low), e.g. nvidia.com/priority: 1",
+    RESOURCE_CORES: f"write the percentage of a card, 0 to 100, e.g. {RESOURCE_CORES}: 30",
+    RESOURCE_PRIORITY: f"write 0 (high) or 1 (low), e.g. {RESOURCE_PRIORITY}: 1",
 }
 
 

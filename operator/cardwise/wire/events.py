@@ -4,9 +4,9 @@ from typing import Any
 
 from cardwise.model import PodRef
 from cardwise.names import API_GROUP, EventReason
+from cardwise.wire.phrases import fitted
 
 _CONTROLLER = f"{API_GROUP}/controller"
-_NOTE_BYTES = 1024
 _NAME_KEPT = 230
 """Of the Pod's name: an event's name has room for 253 characters."""
 
@@ -20,7 +20,7 @@ def event_body(
         pod: whom it is about.
         warning: its type: Warning, or Normal.
         reason: one word.
-        note: what people read, at most 1,024 bytes.
+        note: what people read; cut to 1,024 bytes, because the API server refuses a longer one.
         when: RFC 3339 with microseconds, in UTC.
         serial: tells this event from others on the same Pod.
         instance: which controller says so.
@@ -45,17 +45,9 @@ def event_body(
             "name": pod.name,
             "uid": pod.uid,
         },
-        "note": _cut(note),
+        "note": fitted(note),
         "type": "Warning" if warning else "Normal",
     }
-
-
-def _cut(note: str) -> str:
-    """As much of a note as the API server takes: it counts bytes, and refuses the whole event."""
-    written = note.encode("utf-8", "replace")
-    if len(written) <= _NOTE_BYTES:
-        return written.decode()
-    return written[: _NOTE_BYTES - len("…".encode())].decode(errors="ignore") + "…"
 
 
 def series_body(count: int, when: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from cardwise.model import (
 )
 from cardwise.quantity import whole
 from cardwise.wire import checked
+from cardwise.wire.fields import at, items, text
 
 Json = dict[str, Any]
 
@@ -87,49 +88,35 @@ def overrides_of(document: Json) -> NodeOverrides:
 
 def conditions_of(document: Json) -> tuple[Condition, ...]:
     """Read the conditions, leaving out what is none: they are for people, nothing hangs on them."""
-    listed = _part(document, "status", "conditions")
     return tuple(
         Condition(
             type=each["type"],
             holds=each.get("status") == "True",
-            reason=_said(each, "reason"),
-            message=_said(each, "message"),
-            since=_said(each, "lastTransitionTime"),
+            reason=text(each.get("reason")),
+            message=text(each.get("message")),
+            since=text(each.get("lastTransitionTime")),
         )
-        for each in (listed if isinstance(listed, list) else [])
-        if isinstance(_part(each, "type"), str)
+        for each in items(at(document, "status", "conditions"))
+        if isinstance(at(each, "type"), str)
     )
 
 
 def cordoned_by_annotation(node_document: Json) -> frozenset[str]:
     """UUIDs that HAMi's annotation on a Node closes: a comma list, blanks around them dropped."""
-    text = _part(node_document, "metadata", "annotations", names.NODE_CORDON)
-    members = text.split(",") if isinstance(text, str) else []
+    members = text(at(node_document, "metadata", "annotations", names.NODE_CORDON)).split(",")
     return frozenset(uuid.strip() for uuid in members if uuid.strip())
 
 
 def offers_cards(node_document: Json) -> bool:
     """Whether a Node offers ``nvidia.com/gpu``, so that without a GPUNode its agent is missing."""
     try:
-        return whole(_part(node_document, "status", "allocatable", names.RESOURCE_COUNT)) > 0
+        return whole(at(node_document, "status", "allocatable", names.RESOURCE_COUNT)) > 0
     except BadQuantity:
         return False
 
 
-def _part(document: object, *keys: str) -> object:
-    """What stands at the end of a path; None where something on the way is no object."""
-    for key in keys:
-        document = document.get(key) if isinstance(document, dict) else None
-    return document
-
-
-def _said(document: object, key: str) -> str:
-    value = _part(document, key)
-    return value if isinstance(value, str) else ""
-
-
 def _name_of(document: Json) -> str:
-    name = _part(document, "metadata", "name")
+    name = at(document, "metadata", "name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BadGPUNode("a GPUNode has no metadata.name: write the name of its Node")
     return name

@@ -1,0 +1,60 @@
+"""What README and docs show is what happens: their commands exist, their output is printed."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cardwise.names import Reason
+from cardwise.settings import parse
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+POLICIES = (ROOT / "docs" / "policies.md").read_text()
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
+
+
+@pytest.mark.timeout(60)
+def test_the_readmes_simulation_prints_what_the_readme_shows() -> None:
+    (command,) = re.findall(r"^    \$ \.venv/bin/cardwise (simulate .*)$", README, re.MULTILINE)
+    shown = README.partition(command)[2].partition("\n\nGPU 0 has two tenants")[0]
+
+    program = Path(sys.executable).with_name("cardwise")
+    printed = subprocess.run(
+        [program, *command.split()], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+
+    want = [line.strip() for line in shown.strip().splitlines()]
+    assert [line.strip() for line in printed.strip().splitlines()] == want
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_make_target_that_a_page_names_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+    named = set(re.findall(r"(?:`|^    )make ([a-z0-9-]+)", page.read_text(), re.MULTILINE))
+
+    assert named - targets == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(r"`((?:docs|crds|manifests|tests|examples)/[\w./-]+)`", page.read_text())
+
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_page_of_policies_explains_every_reason() -> None:
+    explained = set(re.findall(r"^\| `(\w+)` \|", POLICIES, re.MULTILINE))
+
+    assert {reason.value for reason in Reason} <= explained
+
+
+def test_the_settings_that_the_page_of_operations_shows_are_the_defaults() -> None:
+    shown = OPERATIONS.partition("## Settings")[2].partition("    scheduling:")
+    text = shown[1] + shown[2].partition("\n\n")[0]
+
+    assert parse(text) == parse("")
