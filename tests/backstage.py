@@ -89,13 +89,17 @@ class Backstage:
 
     def ready(self) -> None:
         """Wait until the controller answers kube-scheduler."""
+        self.cp.wait("the controller to be ready", self.is_ready, 60)
 
-        def answers() -> bool:
-            assert self.controller.poll() is None, f"it ended:\n{self.controller.tail()}"
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/readyz", timeout=5):
+    def is_ready(self) -> bool:
+        """Whether the controller answers kube-scheduler now."""
+        assert self.controller.poll() is None, f"it ended:\n{self.controller.tail()}"
+        url = f"http://127.0.0.1:{self._port}/readyz"
+        try:
+            with urllib.request.urlopen(url, timeout=5):
                 return True
-
-        self.cp.wait("the controller to be ready", answers, 60)
+        except OSError:  # nobody listens yet, or it says that it is not ready
+            return False
 
     def clear(self) -> None:
         """Take everything away that a test brought, and name the next one's namespace."""

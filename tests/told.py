@@ -70,6 +70,7 @@ def view(
     name: str,
     *cards: CardState,
     tenants: tuple[tuple[str, ...], ...] = (),
+    troubles: tuple[str, ...] = (),
     problem: Reason | None = None,
     detail: str = "",
 ) -> NodeView:
@@ -81,6 +82,7 @@ def view(
         state=NodeState(cards=cards),
         uuids=tuple(f"GPU-{'abcdefghi'[one.index]}" for one in cards),
         tenants=tenants or ((),) * len(cards),
+        troubles=troubles,
     )
 
 

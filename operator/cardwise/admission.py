@@ -110,6 +110,14 @@ def template_warnings(workload: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def unknown_policies(request: Request) -> Iterator[str]:
+    """Sentences about the names of a chain that nobody knows, with the nearest one (section 2)."""
+    for name in request.unknown_policies:
+        near = policy.nearest(name)
+        known = f"did you mean {near}?" if near else f"known are {', '.join(PolicyName)}"
+        yield f"{POLICY}: {quoted(name)} is unknown and has no effect; {known}"
+
+
 # Denials ------------------------------------------------------------------------------------------
 
 
@@ -150,10 +158,7 @@ def _strip_allocations(pod: dict[str, Any]) -> list[str]:
 
 def _policy_warnings(pod: dict[str, Any], request: Request) -> Iterator[str]:
     """What of the annotations has no effect, or less than one might think."""
-    for name in request.unknown_policies:
-        near = policy.nearest(name)
-        known = f"did you mean {near}?" if near else f"known are {', '.join(PolicyName)}"
-        yield f"{POLICY}: {quoted(name)} is unknown and has no effect; {known}"
+    yield from unknown_policies(request)
     yield from request.warnings
     asked = request.signature
     one_card = max(ask.count for ask in asked.asks) == 1

@@ -307,6 +307,8 @@ class NodeView:
     """Parallel to ``state.cards``."""
     tenants: tuple[tuple[str, ...], ...] = ()
     """``namespace/name`` of each card's tenants, parallel to ``state.cards``."""
+    troubles: tuple[str, ...] = ()
+    """Why each card is unhealthy, as its agent says, parallel to ``state.cards``."""
     problem_detail: str = ""
     """For people: e.g. which Pod's allocation can't be read."""
 

@@ -91,6 +91,11 @@ def test_print_says_so_where_there_is_no_nvidia_library() -> None:
             id="no such source",
         ),
         pytest.param(
+            ["--nvml", "simulated:"],
+            "Error: --nvml is simulated:: write auto, or simulated: and a file or a shipped name\n",
+            id="a profile without a name",
+        ),
+        pytest.param(
             ["--nvml", "simulated:t4x4", "--kubeconfig", "/nonexistent"],
             "Error: --kubeconfig is /nonexistent: there is no such file\n",
             id="no such kubeconfig",

@@ -68,6 +68,8 @@ def link_tables() -> dict[str, list[LinkRow]]:
         "two islands": [(a, b, 18 if a // 8 == b // 8 else 0, "SYS") for a, b in pairs],
         "mesh of four": [(a, b, 2 if a // 4 == b // 4 else 1) for a, b in pairs],
         "ring": [(a, b, int((b - a) % 14 == 1), _far(b - a)) for a, b in pairs],
+        "ring, far is good": [(a, b, min(b - a, 16 - b + a)) for a, b in pairs],
+        "cube, far is good": [(a, b, (a ^ b).bit_count()) for a, b in pairs],
         "random paths": [(a, b, 0, random.choice(LINK_PATHS)) for a, b in pairs],
         "random links": [(a, b, random.randrange(3), random.choice(LINK_PATHS)) for a, b in pairs],
         "random, all joined": [(a, b, random.randrange(1, 4)) for a, b in pairs],

@@ -242,6 +242,11 @@ def test_a_generated_name_is_completed_by_the_first_free_number() -> None:
         pytest.param(f"a: {'9' * 5000}\n", "f.yaml:1: a value in it", id="a number of 5000 digits"),
         pytest.param('{"kind": "\\ud800"}', "f.yaml:1: ", id="half a surrogate pair"),
         pytest.param("a: \0\n", "f.yaml:1: it is not YAML", id="a zero byte"),
+        pytest.param(
+            "kind: Node\nmetadata: {name: a}\nmetadata: {name: b}\n",
+            "f.yaml:3: it is not YAML: the key metadata is there twice.",
+            id="a key twice: only one of them could count",
+        ),
         pytest.param("? [a]\n: b\n", "a key is not a text", id="a list as a key"),
         pytest.param(
             "kind: Node\nmetadata: {name: a}\n---\nkind: Node\nmetadata: {name: a}\n",

@@ -65,6 +65,15 @@ def test_a_name_that_looks_like_a_style_is_printed_as_it_is() -> None:
     assert "[/]: GPU 1" in result.stdout
 
 
+@pytest.mark.parametrize("trace", [[], ["--trace"]])
+def test_a_name_cannot_steer_the_terminal(trace) -> None:
+    result = run("-", *trace, text=json.dumps(build.pod("p\x1b[31m", gpumem=1)))
+
+    assert result.exit_code == 0, result.exception
+    assert "default/p\\x1b[31m" in result.stdout
+    assert "\x1b" not in result.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "want"),
     [

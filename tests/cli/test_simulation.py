@@ -222,6 +222,7 @@ def test_an_unknown_policy_is_warned_of(admission) -> None:
 
     assert where(got) == [[0]]
     assert [warning.count("bimpack") for warning in got["warnings"]] == [1]
+    assert got["warnings"][0].endswith("did you mean binpack?")
 
 
 @pytest.mark.parametrize("admission", [True, False])

@@ -16,7 +16,7 @@ from cardwise.ledger import Stage
 from cardwise.model import QuotaBound
 from cardwise.names import EventReason, Reason
 from cardwise.settings import Scheduling, Settings
-from controllers import World, passing
+from controllers import World, background, passing
 from fakes.cluster import refused
 
 Json = dict[str, Any]
@@ -148,14 +148,21 @@ async def test_an_allocation_that_can_not_be_read_closes_the_node_until_it_is_me
     assert world.used() == {"GPU-n1-a": 1000}
 
 
-async def test_lists_tell_once_of_an_allocation_that_can_not_be_read() -> None:
+async def test_lists_tell_once_of_an_allocation_that_can_not_be_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = await World(build.gpunode(), bound(allocated="rubbish:;")).load()
-    await passing(90.0)
-    await world.mirror.reconcile(world.cluster)
+    async with background(world.controller.recorder.run()):
+        for _ in range(3):
+            await passing(90.0)
+            await world.mirror.reconcile(world.cluster)
 
     assert world.ledger.view("n1").problem is Reason.NODE_UNREADABLE
-    assert await world.reasons() == [EventReason.UNREADABLE_ALLOCATION]
+    assert [event["reason"] for event in world.cluster.events()] == [
+        EventReason.UNREADABLE_ALLOCATION
+    ]
     assert world.cluster.called("count_event") == 0
+    assert caplog.text.count("closes node n1") == 1
 
 
 HOSTS = {
@@ -346,13 +353,19 @@ async def test_holds_and_bindings_are_not_repaired_away() -> None:
     assert await task == ""
 
 
-async def test_a_booking_younger_than_the_list_stays() -> None:
-    world = await World(build.gpunode()).load()
-    pod = world.cluster.put(build.pod(gpumem=1000))
-    world.chosen(pod, "n1")
+@pytest.mark.parametrize(
+    "known",
+    [pytest.param(True, id="it shows the Pod unbound"), pytest.param(False, id="not at all")],
+)
+async def test_a_booking_younger_than_the_list_stays(known: bool) -> None:
+    world = await World(build.gpunode(), build.pod("other")).load()
+    if known:
+        world.cluster.put(build.pod(gpumem=1000))
     world.cluster.slow("unfinished_pods", 1.0)  # the list is as of its beginning
     listing = asyncio.ensure_future(world.mirror.reconcile(world.cluster))
     await passing(0.5)
+    pod = world.cluster.put(build.pod(gpumem=1000))
+    world.chosen(pod, "n1")
     assert await world.bind(pod) == ""
 
     assert await listing == 0

@@ -70,6 +70,31 @@ async def test_an_event_says_who_what_and_when() -> None:
     assert event["eventTime"].endswith("Z")
 
 
+@pytest.mark.parametrize(
+    ("reason", "action"),
+    [(ALLOCATED, "Binding"), (EventReason.BINDING_FAILED, "Binding"), (FULL, "Scheduling")],
+)
+async def test_an_event_names_what_was_done(reason: str, action: str) -> None:
+    desk = Desk()
+    async with background(desk.recorder.run()):
+        desk.post(reason)
+        await passing(0.1)
+
+    assert [event["action"] for event in desk.cluster.events()] == [action]
+
+
+async def test_the_longest_names_make_an_event_that_is_taken() -> None:
+    desk = Desk()
+    desk.recorder._instance = "i" * 253
+    async with background(desk.recorder.run()):
+        desk.post(FULL, pod=PodRef("n" * 63, "p" * 253, "uid"))
+        await passing(0.1)
+
+    [event] = desk.cluster.events()
+    assert len(event["metadata"]["name"]) <= 253
+    assert event["regarding"]["name"] == "p" * 253
+
+
 async def test_the_same_reason_only_counts_up_once_a_minute() -> None:
     desk = Desk()
     async with background(desk.recorder.run()):

@@ -47,7 +47,7 @@ class Storm:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        nodes = [build.gpunode(name, 2, memory=MEMORY, slots=SLOTS) for name in NODES]
+        nodes = [build.gpunode(name, 3, memory=MEMORY, slots=SLOTS) for name in NODES]
         self.cluster = FakeCluster(*nodes, *(build.node_object(name) for name in NODES))
         self.world = World(cluster=self.cluster)
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -72,11 +72,11 @@ class Storm:
             build.pod(
                 f"p{self.random.randrange(30)}",
                 uid=f"uid-{self.made}",
-                gpus=pick((1, 1, 2)),
+                gpus=pick((1, 1, 1, 2)),
                 gpumem=pick((500, 1000, 3000)),
-                gpucores=pick((None, 30, 100)),
-                policy=pick((None, "mutex,binpack", "spread")),
-                exclusive=pick((None, None, None, "true")),
+                gpucores=pick((None, None, 30, 30, 30, 100)),
+                policy=pick((None, "binpack", "mutex,binpack", "spread")),
+                exclusive=pick((*[None] * 7, "true")),
             )
         )
 
@@ -92,8 +92,8 @@ class Storm:
         answer = world.filter(pod, *NODES)
         names = answer["NodeNames"] or []
         await passing(self.random.choice((0.0, 0.0, 0.5)))
-        if names and self.random.random() < 0.9:
-            await world.bind(pod, self.random.choice((names[0], names[0], *NODES)))
+        if names and self.random.random() < 0.95:
+            await world.bind(pod, self.random.choice((*names * 4, *NODES)))
 
     async def watch(self) -> None:
         for _ in range(self.random.randrange(6)):

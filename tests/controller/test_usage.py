@@ -113,7 +113,14 @@ async def test_nodes_that_fail_do_not_keep_others_waiting() -> None:
     assert written(world)[5:7] == ["n5", "n6"]
 
 
-@pytest.mark.parametrize("pause", [pytest.param(30.0, id="later"), pytest.param(1.0, id="soon")])
+@pytest.mark.parametrize(
+    "pause",
+    [
+        pytest.param(30.0, id="later"),
+        pytest.param(1.0, id="soon"),
+        pytest.param(0.0, id="at once"),
+    ],
+)
 async def test_a_gpunode_made_anew_gets_its_usage_anew(pause: float) -> None:
     world = await fresh(build.gpunode("n1"))
     async with background(world.controller.usage.run()):

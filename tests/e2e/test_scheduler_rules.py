@@ -96,7 +96,7 @@ def test_a_high_priority_pod_for_full_cards_evicts_nobody(stage: Stage) -> None:
     assert "Preemption is not helpful for scheduling" in said
     note = stage.event("high", Reason.MEMORY)
     assert note.endswith("Preemption of GPU tenants is not supported.")
-    stage.stays("high", 4)
+    stage.stays("high", 3)
     after = stage.pods()
     assert "nominatedNodeName" not in after.pop("high")["status"]
     assert {name: pod["metadata"]["uid"] for name, pod in after.items()} == before
@@ -131,7 +131,7 @@ def test_for_cpu_nobody_is_preempted_where_no_card_would_come_of_it(stage: Stage
     stage.pod("high", gpumem=15000, cpu="3", spec=of_class("high"))
 
     stage.pending("high", "Insufficient cpu")
-    stage.stays("high", 4)
+    stage.stays("high", 3)
     assert "nominatedNodeName" not in stage.get("high")["status"]
     assert "deletionTimestamp" not in stage.get("cheap")["metadata"]
 
@@ -150,7 +150,7 @@ def test_twenty_nodes_without_cards_do_not_hide_the_reason(stage: Stage) -> None
     assert f"20 {Reason.NODE_HAS_NO_CARDS}" in said
     note = stage.event("p", Reason.MEMORY)
     assert note.startswith("0/1 candidate nodes can take 1 card with 8000 MiB (policy spread). ")
-    assert "node-a: 1/1 CardInsufficientMemory (largest free 360 MiB, total free 360 MiB)" in note
+    assert "node-a: 1/1 CardInsufficientMemory (largest free 360 MiB, total free 360 MiB; " in note
     assert Reason.NODE_HAS_NO_CARDS not in note
 
 

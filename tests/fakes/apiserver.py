@@ -30,6 +30,8 @@ class Seen:
     query: dict[str, str]
     headers: dict[str, str]
     body: Any
+    raw: str
+    """The path and query as they were sent."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class ApiServer:
             dict(request.query),
             dict(request.headers),
             orjson.loads(raw) if raw else None,
+            request.raw_path,
         )
         self.seen.append(seen)
         return await self.answer(seen, request)

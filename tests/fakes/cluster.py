@@ -274,7 +274,8 @@ class FakeCluster:
             or not all(event.get(key) for key in ("eventTime", "action", "reason"))
             or not all(event.get(key) for key in ("reportingController", "reportingInstance"))
             or len(event["note"].encode()) > 1024
-            or len(event["reason"]) > 128
+            or max(len(event["reason"]), len(event["reportingInstance"])) > 128
+            or len(metadata["name"]) > 253
             or regarding["namespace"] != metadata["namespace"]
         ):
             raise ApiError(422, f"Event {metadata['name']} is invalid")

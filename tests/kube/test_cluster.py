@@ -162,6 +162,32 @@ async def test_writes(
     assert caught.value.status == 409
 
 
+@pytest.mark.parametrize(
+    "act",
+    [
+        pytest.param(lambda it, name: it.pod(name, name), id="a Pod"),
+        pytest.param(lambda it, name: it.annotate_pod(name, name, "k", "v"), id="an annotation"),
+        pytest.param(lambda it, name: it.annotate_node(name, "k", "v"), id="a Node"),
+        pytest.param(lambda it, name: it.count_event(name, name, {}), id="an event"),
+        pytest.param(
+            lambda it, name: it.bind({"metadata": {"namespace": name, "name": name}}, within=1.0),
+            id="a Binding",
+        ),
+        pytest.param(
+            lambda it, name: it.create_event({"metadata": {"namespace": name}}), id="a new event"
+        ),
+    ],
+)
+async def test_no_name_leads_to_another_path(
+    server: ApiServer, cluster: KubeCluster, act: Callable[[KubeCluster, str], Awaitable[object]]
+) -> None:
+    await act(cluster, "a/../../secrets?x=1")
+
+    assert "a%2F..%2F..%2Fsecrets%3Fx=1" in server.seen[0].raw
+    assert "/../" not in server.seen[0].raw
+    assert server.seen[0].query == {}
+
+
 async def test_a_binding_has_its_own_deadline(server: ApiServer, cluster: KubeCluster) -> None:
     server.replies = [Reply(delay=3.0)]
 

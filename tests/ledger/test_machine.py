@@ -141,8 +141,10 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.sent)
     @rule(data=st.data())
     def receive_binding(self, data: st.DataObject) -> None:
+        self.receive(self.some(data, self.sent))
+
+    def receive(self, uid: str) -> None:
         """The API server binds a Pod that is there and unbound, in one write."""
-        uid = self.some(data, self.sent)
         booked, it = self.sent.pop(uid), self.served[uid]
         takes = uid in self.alive(is_bound=False)
         if takes:
@@ -155,6 +157,33 @@ class Life(RuleBasedStateMachine):
     def answer_binding(self, data: st.DataObject) -> None:
         uid = self.some(data, self.answers)
         self.ledger.end_binding(uid, self.now, bound=self.answers.pop(uid))
+
+    @rule(name=st.sampled_from(NAMES), steps=st.integers(1, 5))
+    def go_on(self, name: str, steps: int) -> None:
+        """The usual way of a Pod: created, held, sent, received, answered."""
+        uid = pod(name).uid
+        for _ in range(steps):
+            if uid not in self.served:
+                self.create(name, "default")
+            elif uid in self.answers:
+                self.ledger.end_binding(uid, self.now, bound=self.answers.pop(uid))
+            elif uid in self.sent:
+                self.receive(uid)
+            elif uid in self.held():
+                self.sent[uid] = self.ledger.begin_binding(uid, self.now)
+            elif uid in self.alive(is_bound=False) and (free := self.free()):
+                entry = self.ledger.entry(uid)
+                if entry is None or entry.stage is Stage.WAITING:
+                    who = self.served[uid].pod
+                    self.ledger.hold(request(who), booking(*free[0]), self.now)
+
+    def free(self) -> list[tuple[str, str]]:
+        return [
+            (view.name, uuid)
+            for view in self.ledger.views(sorted(NODES))
+            for uuid, it in zip(view.uuids, view.state.cards, strict=True)
+            if view.problem is None and not it.used_slots
+        ]
 
     # Others ---------------------------------------------------------------------------------------
 
@@ -344,10 +373,7 @@ class Life(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Once all outcomes are known, one fresh list makes the ledger what the server is."""
         for uid in list(self.sent):
-            booked, it = self.sent.pop(uid), self.served[uid]
-            self.answers[uid] = uid in self.alive(is_bound=False)
-            if self.answers[uid]:
-                it.show(node=booked.node, booking=booked)
+            self.receive(uid)
         for uid, is_bound in self.answers.items():
             self.ledger.end_binding(uid, self.now, bound=is_bound)
         lines = [it.now for it in self.served.values() if not it.now.gone]
@@ -370,4 +396,5 @@ class Life(RuleBasedStateMachine):
 
 @pytest.mark.timeout(900)
 def test_any_order_of_calls_events_and_lists() -> None:
-    run_state_machine_as_test(Life, settings=settings(stateful_step_count=50))
+    twice = 2 * settings.default.max_examples
+    run_state_machine_as_test(Life, settings=settings(max_examples=twice, stateful_step_count=50))

@@ -71,6 +71,7 @@ def test_a_view_has_all_that_a_card_offers_and_all_that_is_used_of_it() -> None:
         score=node_score([used_card, idle_card]),
         uuids=("a", "b"),
         tenants=(("default/p0",), ()),
+        troubles=("Xid 79", ""),
     )
 
 

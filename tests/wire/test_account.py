@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cardwise.model import CardUse, ContainerKind, Outcome, Policy, QuotaBound
 from cardwise.names import Reason
 from cardwise.wire.account import ClusterSize, QuotaAccount
-from told import FULL, MUTEX_BINPACK, TAKEN, ask, card, message, refused, request, view
+from told import FULL, MUTEX_BINPACK, SPREAD, TAKEN, ask, card, message, refused, request, view
 
 # Why a Pod waits ----------------------------------------------------------------------------------
 
@@ -53,6 +53,33 @@ def test_the_message_of_the_law_is_word_for_word() -> None:
             id="slots: used and offered",
         ),
         pytest.param(
+            refused(FULL, FULL, FULL, FULL, FULL, FULL),
+            view(
+                "n",
+                card(0, used=15000),
+                card(1, used=14000),
+                card(2, used=15360),
+                card(3, used=15100),
+                card(4, used=15100),
+                tenants=(("x/a",), ("x/b", "x/c"), ("x/d",), ("x/e",), ()),
+            ),
+            "n: 5/5 CardInsufficientMemory (largest free 1360 MiB, total free 2240 MiB;"
+            " GPU 1: x/b, x/c; GPU 0: x/a; GPU 3: x/e; …).",
+            id="memory: who holds the cards that come nearest",
+        ),
+        pytest.param(
+            refused(Reason.CORES, Reason.CORES),
+            view("n", card(0, used_cores=80), tenants=(("x/a",),)),
+            "n: 1/1 CardInsufficientCore (most free cores 20 %; GPU 0: x/a).",
+            id="cores: who holds them",
+        ),
+        pytest.param(
+            refused(Reason.COMPUTE, Reason.COMPUTE),
+            view("n", card(0, used_cores=100), tenants=(("x/a",),)),
+            "n: 1/1 CardComputeUnitsExhausted (GPU 0: x/a).",
+            id="no core left: who holds them",
+        ),
+        pytest.param(
             refused(Reason.CARD_TYPE, Reason.CARD_TYPE, detail="cards in mig mode wait"),
             view("n", card(0, mode="mig")),
             "n: 1/1 CardTypeMismatch (cards in mig mode wait; GPU 0: NVIDIA-Tesla T4 in mode mig).",
@@ -68,7 +95,7 @@ def test_the_message_of_the_law_is_word_for_word() -> None:
         pytest.param(
             refused(Reason.TOPOLOGY, Reason.TOPOLOGY, Reason.CARD_TYPE, detail="no links"),
             view("n", card(0), card(1)),
-            "n: 1/2 CardTopologyNotSatisfied (no links; GPU 0), 1/2 CardTypeMismatch"
+            "n: 1/2 CardTopologyNotSatisfied (no links), 1/2 CardTypeMismatch"
             " (GPU 1: NVIDIA-Tesla T4 in mode hami-core).",
             id="what the engine said of links stands with the links",
         ),
@@ -76,6 +103,18 @@ def test_the_message_of_the_law_is_word_for_word() -> None:
             refused(Reason.CARD_NOT_HEALTHY, Reason.CARD_NOT_HEALTHY),
             view("n", card(0, healthy=False)),
             "n: 1/1 CardNotHealth (GPU 0).",
+            id="health: which cards, where the agent does not say why",
+        ),
+        pytest.param(
+            refused(Reason.CARD_NOT_HEALTHY, Reason.CARD_NOT_HEALTHY),
+            view("n", card(0, healthy=False), troubles=("Xid 79: fallen off the bus",)),
+            "n: 1/1 CardNotHealth (GPU 0: Xid 79: fallen off the bus).",
+            id="health: why, as the agent says",
+        ),
+        pytest.param(
+            refused(Reason.CARD_CORDONED, Reason.CARD_CORDONED),
+            view("n", card(0)),
+            "n: 1/1 CardCordoned (GPU 0).",
             id="other words: which cards",
         ),
         pytest.param(
@@ -155,16 +194,29 @@ def test_a_node_tells_its_words_with_counts_and_details(outcome, node, want) -> 
     assert told.partition("). ")[2] == want
 
 
-def test_an_empty_card_refused_under_mutex_was_taken_by_the_pod_itself() -> None:
+@pytest.mark.parametrize(
+    ("reason", "policy", "want"),
+    [
+        pytest.param(
+            TAKEN, MUTEX_BINPACK, "GPU 0: an earlier container of this Pod", id="under mutex"
+        ),
+        pytest.param(
+            TAKEN, SPREAD, "GPU 0: an earlier container of this Pod", id="for a whole card's cores"
+        ),
+        pytest.param(
+            Reason.COMPUTE, SPREAD, "GPU 0: an earlier container of this Pod", id="no core left"
+        ),
+        pytest.param(Reason.SLOTS, SPREAD, "GPU 0: 0/10 slots before this Pod", id="no slot left"),
+    ],
+)
+def test_an_empty_card_that_is_refused_was_taken_by_the_pod_itself(reason, policy, want) -> None:
     told = message(
-        {"n": refused(TAKEN, TAKEN, container=1)},
+        {"n": refused(reason, reason, container=1)},
         view("n", card(0)),
-        of=request(ask(mib=1), ask(mib=1), policy=MUTEX_BINPACK),
+        of=request(ask(mib=1), ask(mib=1), policy=policy),
     )
 
-    assert told.endswith(
-        "n: c1: 1/1 ExclusiveDeviceAllocateConflict (GPU 0: an earlier container of this Pod)."
-    )
+    assert told.endswith(f"n: c1: 1/1 {reason} ({want}).")
 
 
 def test_a_later_container_sees_less_than_the_view_and_the_message_says_so() -> None:
@@ -401,6 +453,34 @@ def test_a_quota_is_told_with_bound_use_and_what_the_pod_would_make_it(asks, opt
     assert before_the_node.count("The quota") == len(want)
 
 
+@pytest.mark.parametrize(
+    ("asks", "verdicts", "want"),
+    [
+        pytest.param(
+            [ask(percent=50)],
+            (Reason.QUOTA, None),
+            "6144 in use, this Pod would make it 13824.",
+            id="a percentage counts the card that was refused, not a smaller one",
+        ),
+        pytest.param(
+            [ask(percent=50)],
+            (FULL, Reason.QUOTA),
+            "is 8192 MiB gpumem: 6144 in use.",
+            id="where the smallest refused card does not tell, the bounds are told",
+        ),
+    ],
+)
+def test_a_quota_that_refused_some_cards_is_told(asks, verdicts, want) -> None:
+    told = message(
+        {"n": refused(Reason.QUOTA, *verdicts)},
+        view("n", card(0), card(1, mib=1000)),
+        of=request(*asks),
+        quota=QUOTA,
+    )
+
+    assert want in told.partition(" n: ")[0]
+
+
 def test_a_quota_is_not_told_where_it_refused_nothing() -> None:
     told = message({"n": refused(FULL, FULL)}, view("n", card(0)), quota=QUOTA)
 
@@ -423,6 +503,19 @@ def test_the_note_on_preemption_is_never_cut_off() -> None:
         pytest.param({"exclusive": True}, "(policy spread, exclusive)", id="an exclusive Pod"),
         pytest.param({"numa_bind": True}, "(policy spread, numa-bind)", id="bound to a NUMA node"),
         pytest.param({"policy": Policy()}, "(policy spread)", id="a chain without a name"),
+        pytest.param(
+            {"use_types": ("a100", "l40"), "nouse_types": ("t4",)},
+            "(policy spread, use-gputype a100|l40, nouse-gputype t4)",
+            id="the models it asks for, and those it does not want",
+        ),
+        pytest.param(
+            {"use_uuids": frozenset({"c", "a", "b"}), "nouse_uuids": frozenset({"d"})},
+            "(policy spread, use-gpuuuid a|b|1 more, nouse-gpuuuid d)",
+            id="the cards that it names, the first two",
+        ),
+        pytest.param(
+            {"modes": frozenset({"mps"})}, "(policy spread, vgpu-mode mps)", id="the mode it asks"
+        ),
     ],
 )
 def test_the_terms_of_the_placement_are_told(options, want) -> None:

@@ -203,6 +203,11 @@ def of_link(**fields: Any) -> dict[str, Any]:
             {"metadata": {"name": 1}}, "a GPUNode has no metadata.name", id="numeric name"
         ),
         pytest.param(
+            {"metadata": {"name": "n 1"}},
+            'metadata.name is "n 1": write the name of its Node',
+            id="a name that no Node can have",
+        ),
+        pytest.param(
             build.gpunode(status={"cards": {}}),
             "status.cards is an object",
             id="an object for the cards",

@@ -95,7 +95,7 @@ def main(
 def _source(nvml: str, *, node: str) -> Nvml:
     if nvml == "auto":
         return NvidiaLibrary()
-    if nvml.startswith(SIMULATED):
+    if nvml.startswith(SIMULATED) and nvml != SIMULATED:
         source = SimulatedNvml(nvml.removeprefix(SIMULATED), node=node)
         source.load()
         return source

@@ -3,6 +3,7 @@
 Separate from the simulation, whose answer does not depend on who reads it.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from cardwise.model import Booking, NodeView
 from cardwise.wire.account import score_text
 from cardwise.wire.allocation import encode
 
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+"""All but the line's end, which divides a cell."""
 _PIPE_WIDTH = 1000
 """A pipe has no width: wide enough that no line is broken there."""
 
@@ -102,7 +105,7 @@ def print_tables(simulation: Simulation, console: Console, *, trace: bool) -> No
     _print(console, table)
     for placement in simulation.placements:
         for sentence in _sentences(placement):
-            _print(console, Text(f"\n{placement.pod}: {sentence}"))
+            _print(console, _text(f"\n{placement.pod}: {sentence}"))
     for placement in simulation.placements if trace else ():
         _print_trace(placement, console)
 
@@ -138,7 +141,7 @@ def _print_trace(placement: Placement, console: Console) -> None:
     for name in sorted(placement.views):
         for row in _trace_rows(_node(placement, name), name):
             table.add_row(*_texts(row))
-    _print(console, Text(f"\n{placement.pod}{chosen}"))
+    _print(console, _text(f"\n{placement.pod}{chosen}"))
     _print(console, table)
 
 
@@ -158,7 +161,12 @@ def _table(*headers: str) -> Table:
 
 def _texts(row: Iterable[str]) -> list[Text]:
     """Cells as they are: a name may hold what rich would take for a style."""
-    return [Text(cell) for cell in row]
+    return [_text(cell) for cell in row]
+
+
+def _text(told: str) -> Text:
+    """A text of which a terminal obeys nothing: a file may hold any control character."""
+    return Text(_CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", told))
 
 
 def _print(console: Console, what: Table | Text) -> None:

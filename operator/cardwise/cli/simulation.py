@@ -6,11 +6,11 @@ another module's.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cardwise.admission import admit
+from cardwise.admission import admit, unknown_policies
 from cardwise.cli.documents import Document
 from cardwise.cli.nodefit import Needs, Rooms
 from cardwise.cli.placements import Placement, Simulation, shortened
@@ -27,7 +27,6 @@ from cardwise.model import (
 )
 from cardwise.names import (
     GPUNODE_KIND,
-    POLICY,
     SCHEDULER_NAME,
     TAKEN_OVER_SCHEDULERS,
     Reason,
@@ -176,7 +175,7 @@ class _Cluster:
             return _invalid(ref, request.message, warnings)
         # The webhook has told these, where it was asked.
         if not admission:
-            warnings += (*request.warnings, *_unknown(request))
+            warnings += (*unknown_policies(request), *request.warnings)
         return self._placed(replace(request, pod=ref), Needs(pod), warnings)
 
     def _placed(self, request: Request, needs: Needs, warnings: tuple[str, ...]) -> Placement:
@@ -239,11 +238,6 @@ def _invalid(pod: PodRef, message: str, warnings: tuple[str, ...]) -> Placement:
     return Placement(
         pod=pod, reason=Reason.INVALID_REQUEST.value, message=message, warnings=warnings
     )
-
-
-def _unknown(request: Request) -> Iterator[str]:
-    for name in request.unknown_policies:
-        yield f"{POLICY}: {quoted(name)} is unknown and has no effect"
 
 
 def _reason(decision: Decision, unfit: Mapping[str, str]) -> str:

@@ -27,6 +27,8 @@ _FLOAT = re.compile(
     r"(?:[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN))\Z"
 )
 _ITEMS = re.compile(r'"items"\s*:\s*\[')
+_MERGE = "<<"
+_LONGEST_KEY = 100
 _BLANK = re.compile(r"\s*")
 _BLANK_OR_COMMA = re.compile(r"[\s,]*")
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
@@ -49,6 +51,8 @@ class _Loader(_BaseLoader):
         """Make every plain key a text: ``on`` and ``80`` are keys in JSON as well."""
         if not isinstance(node, yaml.MappingNode):  # a value that is tagged as what it is not
             return super().construct_mapping(node, deep)
+        span = range(node.start_mark.index, node.end_mark.index)
+        written = [key for key, _ in node.value if key.start_mark.index in span]
         self.flatten_mapping(node)
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -56,7 +60,19 @@ class _Loader(_BaseLoader):
                     None, None, "a key is not a text", key.start_mark
                 )
             key.tag = _TAG + "str"
+        self._refuse_twins(written)
         return super().construct_mapping(node, deep)
+
+    @staticmethod
+    def _refuse_twins(keys: list[yaml.ScalarNode]) -> None:
+        """Two blocks of annotations: YAML would take the last, and the API server refuses both."""
+        seen: set[str] = set()
+        for key in keys:
+            if key.value in seen and key.value != _MERGE:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key.value[:_LONGEST_KEY]} is there twice", key.start_mark
+                )
+            seen.add(key.value)
 
 
 def _restrict() -> None:

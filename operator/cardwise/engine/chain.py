@@ -14,7 +14,10 @@ from cardwise.model import Link, Signature
 from cardwise.names import Reason, TopologyMode
 
 NO_LINK_DATA = "link data is missing: the node reports no links"
-NOT_JOINED = "no set of that many free cards is joined by NVLink"
+NOT_JOINED = (
+    "no set of that many free cards is joined by NVLink; "
+    "cardwise.dev/topology: preferred would take the best one there is"
+)
 
 
 @dataclass(frozen=True, slots=True)

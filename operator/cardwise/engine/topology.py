@@ -10,6 +10,7 @@ cards are not searched at all: what each of their subsets is worth is known befo
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from operator import add
 
 from cardwise.engine.candidates import Sight
@@ -145,6 +146,11 @@ class _Search:
         self._tail_sets = _subsets(self._tail, own, pairs, count)
         self._tail_best = [max((w for _, w in sets), default=0) for sets in self._tail_sets]
         self._rest = [[card for kind in kinds[at:] for card in kind] for at in range(head + 1)]
+        self._inside = [self._worths_inside(kind) for kind in kinds[:head]]
+        self._links = [
+            [pairs[kind[0]][card] for card in self._rest[at + 1]]
+            for at, kind in enumerate(kinds[:head])
+        ]
         self._most: dict[tuple[int, int], list[int]] = {}
         self._descend(0, count, 0, [], [0] * len(own))
 
@@ -169,16 +175,19 @@ class _Search:
             return
         if total + self._bound(at, left, gains) <= self.best:
             return
-        kind = self._kinds[at]
-        gain, gains = gains[0], gains[len(kind) :]
-        row = self._pairs[kind[0]]
-        inner = row[kind[1]] if len(kind) > 1 else 0
-        links = [row[card] for card in self._rest[at + 1]]
-        for taken in range(min(left, len(kind)), -1, -1):
-            own = sum(self._own[card] for card in kind[:taken])
-            added = own + taken * gain + taken * (taken - 1) // 2 * inner
+        inside, links = self._inside[at], self._links[at]
+        gain, gains = gains[0], gains[len(inside) - 1 :]
+        for taken in range(min(left, len(inside) - 1), 0, -1):
             grown = [known + taken * link for known, link in zip(gains, links, strict=True)]
+            added = taken * gain + inside[taken]
             self._descend(at + 1, left - taken, total + added, [*counts, taken], grown)
+        self._descend(at + 1, left, total, [*counts, 0], gains)
+
+    def _worths_inside(self, kind: list[int]) -> list[int]:
+        """What the first n cards of a kind are worth, for every n from 0."""
+        inner = self._pairs[kind[0]][kind[-1]]
+        own = accumulate((self._own[card] for card in kind), initial=0)
+        return [worth + n * (n - 1) // 2 * inner for n, worth in enumerate(own)]
 
     def _finish(self, left: int, total: int, counts: list[int], gains: list[int]) -> None:
         """Complete a set by the best subset of the tail."""

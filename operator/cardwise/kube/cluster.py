@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 from cardwise.errors import ApiError
 from cardwise.kube.client import Client
@@ -45,7 +46,7 @@ class KubeCluster:
 
     async def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """One Pod as it is now (a quorum read), or None."""
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        path = _pod_path(namespace, name)
         try:
             return await self._client.request("GET", path, within=2.0)
         except ApiError as error:
@@ -56,32 +57,41 @@ class KubeCluster:
     async def bind(self, binding: dict[str, Any], *, within: float) -> None:
         """Send a Binding: node, annotations and identity in one write."""
         metadata = binding["metadata"]
-        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding"
-        await self._client.request("POST", path, body=binding, within=within)
+        path = _pod_path(metadata["namespace"], metadata["name"])
+        await self._client.request("POST", f"{path}/binding", body=binding, within=within)
 
     async def create_event(self, event: dict[str, Any]) -> None:
         """Post an event (events.k8s.io/v1)."""
-        namespace = event["metadata"]["namespace"]
-        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        path = _events_path(event["metadata"]["namespace"])
         await self._client.request("POST", path, body=event)
 
     async def count_event(self, namespace: str, name: str, series: dict[str, Any]) -> None:
         """Say that an event happened again."""
-        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events/{name}"
+        path = f"{_events_path(namespace)}/{quote(name, safe='')}"
         body = {"series": series}
         await self._client.request("PATCH", path, body=body, content_type=_MERGE)
 
     async def annotate_node(self, name: str, key: str, value: str) -> None:
         """Set one annotation of a Node."""
         body = {"metadata": {"annotations": {key: value}}}
-        await self._client.request("PATCH", f"/api/v1/nodes/{name}", body=body, content_type=_MERGE)
+        path = f"/api/v1/nodes/{quote(name, safe='')}"
+        await self._client.request("PATCH", path, body=body, content_type=_MERGE)
 
     async def annotate_pod(self, namespace: str, name: str, key: str, value: str) -> None:
         """Set one annotation of a Pod (our own)."""
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        path = _pod_path(namespace, name)
         body = {"metadata": {"annotations": {key: value}}}
         await self._client.request("PATCH", path, body=body, content_type=_MERGE)
 
     async def apply_gpunode_status(self, name: str, status: dict[str, Any], manager: str) -> None:
         """Server-side apply of a part of a GPUNode's status."""
         await apply_status(self._client, name, status, manager)
+
+
+# Names come from whoever calls /filter and /bind: none may lead to another path than its own.
+def _pod_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+
+
+def _events_path(namespace: str) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{quote(namespace, safe='')}/events"

@@ -192,6 +192,7 @@ class NodeAccount:
             score=node_score(state.cards),
             uuids=tuple(card.uuid for card in cards),
             tenants=tuple(tuple(tenants.get(card.uuid, ())) for card in cards),
+            troubles=tuple(card.unhealthy_reason for card in cards),
         )
 
     def _problem(self, without: Collection[str]) -> tuple[Reason | None, str]:

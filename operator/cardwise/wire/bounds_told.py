@@ -59,25 +59,26 @@ def over_quota(signature: Signature, cards: Sequence[CardState], quota: QuotaAcc
 
     Args:
         signature: what the Pod asks.
-        cards: those of the nodes that were refused for the quota; a percentage counts the
-            smallest of them.
+        cards: those that were refused for the quota; a percentage counts the smallest of them.
         quota: the namespace's.
     """
     if not cards:
         return []
     memory = _added(signature, min(card.memory_mib for card in cards), memory=True)
     cores = _added(signature, min(card.cores for card in cards), memory=False)
-    sentences = []
+    sentences, bounds = [], []
     for unit, bound, used, more in (
         ("MiB gpumem", quota.bound.memory_mib, quota.used.memory_mib, memory),
         ("% gpucores", quota.bound.cores, quota.used.cores, cores),
     ):
-        if bound is not None and used + more > bound:
-            sentences.append(
-                f"The quota of namespace {quota.namespace} is {bound} {unit}:"
-                f" {used} in use, this Pod would make it {used + more}."
-            )
-    return sentences
+        if bound is None:
+            continue
+        told = f"The quota of namespace {quota.namespace} is {bound} {unit}: {used} in use"
+        bounds.append(f"{told}.")
+        if used + more > bound:
+            sentences.append(f"{told}, this Pod would make it {used + more}.")
+    # On the smallest cards the Pod might fit in; it was refused all the same, so all are told.
+    return sentences or bounds
 
 
 def _added(signature: Signature, card_size: int, *, memory: bool) -> int:

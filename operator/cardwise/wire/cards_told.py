@@ -43,6 +43,9 @@ class CardDetails:
         self._tenants = {
             card.index: names for card, names in zip(view.state.cards, view.tenants, strict=False)
         }
+        self._troubles = {
+            card.index: why for card, why in zip(view.state.cards, view.troubles, strict=False)
+        }
         self._namespace = namespace
         self._name_tenants = name_tenants
         self._first_asking = first_asking
@@ -52,12 +55,14 @@ class CardDetails:
         """What is worth knowing of the cards that were refused with one word."""
         indexes = [verdict.index for verdict in verdicts if verdict.index in self._cards]
         told = {
+            Reason.CARD_NOT_HEALTHY: self._trouble,
             Reason.CARD_TYPE: self._model,
             Reason.SLOTS: self._slots,
             Reason.MEMORY: self._memory,
             Reason.CORES: self._cores,
             Reason.EXCLUSIVE: self._held_by,
             Reason.COMPUTE: self._held_by,
+            Reason.TOPOLOGY: _nothing,  # it is about sets, and the engine says which
             Reason.NUMA: self._numa,
         }
         return told.get(reason, self._which)(indexes) if indexes else ""
@@ -65,14 +70,16 @@ class CardDetails:
     def _which(self, indexes: Sequence[int]) -> str:
         return self._listed(indexes, lambda _: "")
 
+    def _trouble(self, indexes: Sequence[int]) -> str:
+        return self._listed(indexes, lambda i: self._troubles.get(i, ""))
+
     def _held_by(self, indexes: Sequence[int]) -> str:
         return self._listed(indexes, self._tenants_of)
 
     def _slots(self, indexes: Sequence[int]) -> str:
         cards = self._cards
-        return self._listed(
-            indexes, lambda i: f"{cards[i].used_slots}/{cards[i].slots} slots{self._before}"
-        )
+        told = self._listed(indexes, lambda i: f"{cards[i].used_slots}/{cards[i].slots} slots")
+        return told + self._before
 
     def _model(self, indexes: Sequence[int]) -> str:
         return self._listed(indexes, lambda i: _model_of(self._cards[i]))
@@ -125,6 +132,10 @@ class CardDetails:
         if len(indexes) > _CARDS_TOLD:
             texts.append("…")
         return "; ".join(texts)
+
+
+def _nothing(_: Sequence[int]) -> str:
+    return ""
 
 
 def _model_of(card: CardState) -> str:

@@ -21,7 +21,7 @@ from cardwise.model import (
 )
 from cardwise.quantity import whole
 from cardwise.wire import checked
-from cardwise.wire.fields import at, items, text
+from cardwise.wire.fields import at, items, quoted, text
 
 Json = dict[str, Any]
 
@@ -35,7 +35,9 @@ _NAME = re.compile(r"\S{1,253}")
 # A UUID becomes a field of the allocation text, whose marks are the comma, the colon and the
 # semicolon: printable ASCII without these.
 _UUID = re.compile(r"[!-+\--9<-~]{1,128}")
-_UUID_FORM = "a card's UUID, without blanks, commas, colons and semicolons"
+_UUID_FORM = (
+    "a card's UUID: at most 128 ASCII characters, no blank, comma, colon or semicolon among them"
+)
 
 
 # Reading ------------------------------------------------------------------------------------------
@@ -117,8 +119,10 @@ def offers_cards(node_document: Json) -> bool:
 
 def _name_of(document: Json) -> str:
     name = at(document, "metadata", "name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not name:
         raise BadGPUNode("a GPUNode has no metadata.name: write the name of its Node")
+    if not _NAME.fullmatch(name):
+        raise BadGPUNode(f"metadata.name is {quoted(name)}: write the name of its Node")
     return name
 
 

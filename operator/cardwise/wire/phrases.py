@@ -7,10 +7,13 @@ scripts read them, so each phrase is made in one place.
 from collections.abc import Sequence
 
 from cardwise.model import WHOLE_CORES, Ask, Policy, Request, Signature
+from cardwise.names import NOUSE_TYPE, NOUSE_UUID, USE_TYPE, USE_UUID, VGPU_MODE
 
 MESSAGE_BYTES = 1024
 """What the API server takes as the message of an event."""
 _CONTAINERS_TOLD = 4
+_MEMBERS_TOLD = 2
+"""Of a list of models or cards: a UUID takes 40 bytes."""
 
 
 def fitted(text: str, tail: str = "", limit: int = MESSAGE_BYTES) -> str:
@@ -83,7 +86,26 @@ def terms_text(request: Request) -> str:
         terms.append("exclusive")
     if signature.numa_bind:
         terms.append("numa-bind")
+    terms += [
+        f"{key.rpartition('/')[2]} {_members(members)}"
+        for key, members in (
+            (USE_TYPE, signature.use_types),
+            (NOUSE_TYPE, signature.nouse_types),
+            (USE_UUID, sorted(signature.use_uuids)),
+            (NOUSE_UUID, sorted(signature.nouse_uuids)),
+            (VGPU_MODE, sorted(signature.modes)),
+        )
+        if members
+    ]
     return ", ".join(terms)
+
+
+def _members(members: Sequence[str]) -> str:
+    """A list in a sentence that commas divide: ``a|b`` is ``a`` or ``b``."""
+    told = list(members[:_MEMBERS_TOLD])
+    if len(members) > _MEMBERS_TOLD:
+        told.append(f"{len(members) - _MEMBERS_TOLD} more")
+    return "|".join(told)
 
 
 def _one_ask(ask: Ask) -> str:
