@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 import build
-from cardwise.controller import app
+from cardwise.controller import app, watch
 from cardwise.controller.app import Addresses, Controller, serve
 from cardwise.controller.watch import Watchman
 from cardwise.kube import connect
@@ -193,6 +193,30 @@ async def test_it_answers_an_error_until_the_ledger_is_loaded(
 
     process.server._list = held  # type: ignore[method-assign]
     await process.until_ready()
+    await process.stop()
+
+
+async def test_a_long_load_is_no_silence_of_the_watch(
+    process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in [("NAMESPACE", OWN.namespace), ("NAME", OWN.name), ("UID", OWN.uid)]:
+        monkeypatch.setenv(f"POD_{name}", value)
+    monkeypatch.setattr(watch, "SILENCE_SECONDS", 1.0)
+    held = process.server._list
+
+    def broken(kind: str) -> Json:
+        raise RuntimeError("not yet")
+
+    process.server._list = broken  # type: ignore[method-assign]
+    await process.start(tmp_path, ready=False)
+
+    async def given_up() -> bool:
+        return await process.status(f"{process.reports}/livez") == 503
+
+    await process.until(given_up)
+    process.server._list = held  # type: ignore[method-assign]
+    await process.until_ready()
+    assert await process.status(f"{process.reports}/livez") == 200
     await process.stop()
 
 

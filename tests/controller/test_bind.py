@@ -195,6 +195,20 @@ async def test_a_pod_that_was_refused_may_fit_by_the_time_it_is_bound() -> None:
     assert world.used() == {"GPU-n1-a": 15000}
 
 
+async def test_why_a_pod_waited_is_not_told_any_more_once_it_is_bound() -> None:
+    tenant = build.pod(
+        "t", node="n1", allocated=build.allocation("GPU-n1-a", "GPU-n1-b", mib=15000)
+    )
+    world, pod = await one_node(tenant)
+    world.filter(pod, "n1")
+    world.cluster.remove("Pod", "t", "default")
+    world.deliver()
+    world.chosen(pod, "n1")
+    await world.bind(pod)
+
+    assert await world.reasons() == [EventReason.CARDS_ALLOCATED]
+
+
 # No hold: a restart lost it -----------------------------------------------------------------------
 
 

@@ -137,7 +137,7 @@ async def test_a_report_grows_old_only_while_our_own_watch_lives() -> None:
     health.heard()
 
     async with world.running():
-        await passing(10 * STALE_SECONDS)
+        await passing(2 * STALE_SECONDS)
         assert not stale(world), "the watch is silent: so may be the agents, for all we know"
         health.heard()
         await passing(5.0)

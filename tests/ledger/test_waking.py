@@ -166,3 +166,22 @@ def test_nodes_whose_gpunode_went_are_told_though_it_came_back() -> None:
     ledger.remove_gpunode(HERE, 9.0)
     ledger.apply_gpunode(report(), 9.0)
     assert ledger.removed == {HERE}
+
+
+def test_every_change_of_what_gpunodes_offer_has_a_number() -> None:
+    """Who adds up what the cluster offers need not do it again while the number stands."""
+    ledger = Ledger()
+    numbers = [ledger.offers]
+    steps: list[Callable[[], None]] = [
+        lambda: ledger.apply_gpunode(report(), 1.0),
+        lambda: ledger.apply_gpunode(report(beat="2"), 2.0),
+        lambda: ledger.apply_gpunode(report(HERE, "a", beat="2"), 3.0),
+        lambda: ledger.remove_gpunode(HERE, 4.0),
+        lambda: ledger.remove_gpunode("n9", 5.0),
+        lambda: ledger.see(bound(A), 6.0),
+        lambda: ledger.remove_gpunode(HERE, 7.0),
+    ]
+    for step in steps:
+        step()
+        numbers.append(ledger.offers)
+    assert numbers == [0, 1, 1, 2, 3, 3, 3, 4]

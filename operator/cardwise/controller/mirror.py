@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from cardwise.controller.clock import Clock
 from cardwise.errors import BadAllocation, BadGPUNode
-from cardwise.ledger import Ledger, Sighting, Stage
+from cardwise.ledger import Ledger, Sighting
 from cardwise.model import PodRef, QuotaBound
 from cardwise.names import ALLOCATED
 from cardwise.ports import Cluster
@@ -218,10 +218,6 @@ class Mirror:
         self._ledger.set_bound(namespace, quotas.merge(known.values()))
         if not known:
             del self._quotas[namespace]
-
-    def waiting(self) -> int:
-        """How many Pods wait for cards."""
-        return sum(entry.stage is Stage.WAITING for entry in self._ledger.entries())
 
 
 def _name(document: Json) -> str:
