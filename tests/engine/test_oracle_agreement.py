@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import HealthCheck, event, given, settings
 
 import oracle
 from cardwise.model import Decision, InvalidRequest
@@ -80,7 +80,7 @@ def words(answer: dict[str, Any]) -> list[str]:
     return [word.value for word in told if word is not None]
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
 def test_engine_and_oracle_agree(cluster: Cluster) -> None:
     """Sections 1 to 9: node, annotation, reasons of nodes and cards, scores of nodes and cards."""
@@ -150,7 +150,7 @@ def shapes(decision: Decision) -> list[str]:
     return [fact for fact, holds in facts.items() if holds]
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 2, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
 def test_a_placement_makes_nothing_illegal(cluster: Cluster) -> None:
     """Section 9: whatever was over-booked before, nothing is that was not."""

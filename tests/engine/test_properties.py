@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
@@ -302,6 +302,7 @@ def test_a_set_is_worth_more_exactly_when_it_ranks_before(
 # What none may do ---------------------------------------------------------------------------------
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(clusters(pods=6, legal=True))
 def test_no_sequence_of_placements_over_books_or_exceeds_a_quota(cluster: Cluster) -> None:
     """Sections 8 and 9: held against the oracle's own sums, after every Pod."""

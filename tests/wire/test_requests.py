@@ -320,7 +320,7 @@ def test_all_annotations_together() -> None:
     asked = read(
         build.pod(
             annotations={
-                NODE_POLICY: " spread ",
+                NODE_POLICY: "spread",
                 WEIGHTS: "slot=1,core=1,memory=3",
                 USE_TYPE: "T4, A100,,t4",
                 NOUSE_TYPE: "V100",
@@ -392,6 +392,7 @@ def test_booleans_are_gos(key: str, value: str, truth: bool) -> None:
         pytest.param(EXCLUSIVE, "on", '"true" or "false"', id="no boolean for exclusive"),
         pytest.param(NODE_POLICY, "Binpack", "binpack or spread", id="case matters"),
         pytest.param(NODE_POLICY, "numa", "binpack or spread", id="a card policy for nodes"),
+        pytest.param(NODE_POLICY, " spread", "binpack or spread", id="a blank before a word"),
         pytest.param(TOPOLOGY, "best", "required or preferred", id="no topology mode"),
         pytest.param(VGPU_MODE, "MIG", "hami-core, mig, mps", id="no mode of a card"),
     ],

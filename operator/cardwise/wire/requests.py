@@ -192,9 +192,9 @@ class _Reading:
 
     def choice(self, key: str, default: _Choice) -> _Choice:
         """One word of a set; blank, or outside the set: the default."""
-        value = self._annotations.get(key, "").strip()
+        value = self._annotations.get(key, "")
         known = {word.value: word for word in type(default)}
-        if value and value not in known:
+        if value.strip() and value not in known:
             self._warn(key, value, f"write {' or '.join(known)}")
         return known.get(value, default)
 
