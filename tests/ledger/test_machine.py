@@ -285,8 +285,9 @@ class Life(RuleBasedStateMachine):
     def apply_gpunode(
         self, node: str, cards: list[Card], cordoned: frozenset[str], beat: str
     ) -> None:
-        if cards:
-            self.ledger.apply_gpunode(report(node, *cards, cordoned=cordoned, beat=beat), self.now)
+        own = [card for card in cards if card.uuid in NODES[node]]  # a card is in one machine
+        if own:
+            self.ledger.apply_gpunode(report(node, *own, cordoned=cordoned, beat=beat), self.now)
         else:
             self.ledger.remove_gpunode(node, self.now)
 
