@@ -6,18 +6,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# pytest-timeout limits a test; a deadline an example would only make slow machines flaky.
-settings.register_profile("ci", derandomize=True, max_examples=100, deadline=None, print_blob=True)
-settings.register_profile("dev", max_examples=50, deadline=None)
-settings.register_profile(
-    "thorough",
-    max_examples=5_000,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+# pytest-timeout limits a test; a limit an example would only make slow machines flaky.
+settings.register_profile("base", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+BASE = settings.get_profile("base")
+settings.register_profile("ci", BASE, derandomize=True, max_examples=100, print_blob=True)
+settings.register_profile("dev", BASE, max_examples=50)
+settings.register_profile("thorough", BASE, max_examples=5_000)
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
 settings.load_profile(PROFILE)
 
+UNIT_SECONDS = {"ci": 30, "thorough": 900}
 E2E = Path(__file__).parent / "e2e"
 
 
@@ -32,8 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("e2e")
             item.add_marker(pytest.mark.looptime(False))
             _allow(item, seconds=300)
-        elif PROFILE == "thorough":
-            _allow(item, seconds=900)
+        elif PROFILE != "dev":
+            _allow(item, seconds=UNIT_SECONDS[PROFILE])
 
 
 def _allow(item: pytest.Item, *, seconds: int) -> None:
