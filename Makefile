@@ -55,7 +55,11 @@ unit: guard $(STAMP) ## unit and property tests (ARGS="-k mutex" passes on to py
 
 .PHONY: e2e
 e2e: guard controlplane ## tests against a real kube-apiserver and kube-scheduler (ARGS as for unit)
-	@$(PY) -m pytest tests/e2e $(ARGS)
+	@$(PY) -m pytest tests/e2e -m "not long" $(ARGS)
+
+.PHONY: e2e-long
+e2e-long: guard controlplane ## minutes of faults between us and the API server, and of fail-over
+	@$(PY) -m pytest tests/e2e -m long $(ARGS)
 
 # Not in the list: it waits for the node agent's device plugin.
 .PHONY: e2e-node

@@ -44,9 +44,7 @@ class Backstage:
         self._indexes: dict[str, int] = {}
         self._tests = 0
         self._changed = False
-        self._port = free_port()
-        self.start_controller()
-        self.scheduler = cp.start_scheduler(extender_url=f"http://127.0.0.1:{self._port}")
+        self.start_cardwise()
         self._begin()
 
     @classmethod
@@ -57,6 +55,18 @@ class Backstage:
             yield cls(cp)
 
     # --- life -------------------------------------------------------------------------------------
+
+    def start_cardwise(self) -> None:
+        """Start one controller, and its kube-scheduler."""
+        self._port = free_port()
+        self.start_controller()
+        self.scheduler = self.cp.start_scheduler(extender_url=self.extender_url)
+
+    def mend(self) -> None:
+        """Start what a test ended or changed."""
+        if self._changed or self.controller.poll() is not None:
+            self.controller.terminate()
+            self.start_controller()
 
     def start_controller(
         self, *, kubeconfig: Path | None = None, settings: Json | None = None
@@ -80,6 +90,7 @@ class Backstage:
             f"--kubeconfig={kubeconfig or self.account}",
             f"--listen=127.0.0.1:{self._port}",
             f"--metrics-listen=127.0.0.1:{free_port()}",
+            "--no-leader-election",
         ]
         if settings is not None:
             config = self.cp.directory / "controller.yaml"
@@ -91,12 +102,17 @@ class Backstage:
         """Wait until the controller answers kube-scheduler."""
         self.cp.wait("the controller to be ready", self.is_ready, 60)
 
+    @property
+    def extender_url(self) -> str:
+        """Where the controller answers kube-scheduler."""
+        return f"http://127.0.0.1:{self._port}"
+
     def is_ready(self) -> bool:
         """Whether the controller answers kube-scheduler now."""
         assert self.controller.poll() is None, f"it ended:\n{self.controller.tail()}"
-        url = f"http://127.0.0.1:{self._port}/readyz"
+        url = f"{self.extender_url}/readyz"
         try:
-            with urllib.request.urlopen(url, timeout=5):
+            with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - http
                 return True
         except OSError:  # nobody listens yet, or it says that it is not ready
             return False
@@ -117,9 +133,7 @@ class Backstage:
         # They would go by themselves, but in the very moment when KWOK renews them for a new node
         # of the same name; it then gives that node up for minutes.
         self.cp.request("DELETE", _LEASES)
-        if self._changed or self.controller.poll() is not None:
-            self.controller.terminate()
-            self.start_controller()
+        self.mend()
         self._begin()
 
     def _begin(self) -> None:

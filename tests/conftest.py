@@ -17,6 +17,7 @@ settings.load_profile(PROFILE)
 
 UNIT_SECONDS = {"ci": 30, "thorough": 900}
 E2E = Path(__file__).parent / "e2e"
+pytest.register_assert_rewrite("contract.suite")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,8 +31,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("e2e")
             item.add_marker(pytest.mark.looptime(False))
             _allow(item, seconds=300)
-        elif PROFILE != "dev":
-            _allow(item, seconds=UNIT_SECONDS[PROFILE])
+        elif PROFILE != "dev" or _searches(item):
+            _allow(item, seconds=UNIT_SECONDS.get(PROFILE, 30))
+
+
+def _searches(item: pytest.Item) -> bool:
+    """Whether Hypothesis runs it: the first search on a machine builds tables for seconds."""
+    return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
 
 
 def _allow(item: pytest.Item, *, seconds: int) -> None:

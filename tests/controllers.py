@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from cardwise.controller.app import Controller
+from cardwise.controller.app import Controller, Election
 from cardwise.controller.clock import Clock
 from cardwise.ledger import PodEntry, Stage
 from cardwise.model import PodRef
@@ -39,12 +39,14 @@ class World:
         own_pod: PodRef | None = None,
         cluster: FakeCluster | None = None,
         clock: Clock | None = None,
+        election: Election | None = None,
     ) -> None:
         self.cluster = cluster or FakeCluster(*documents)
         self.controller = Controller(
             cluster=self.cluster,
             settings=settings or Settings(),
             own_pod=own_pod,
+            election=election,
             instance="test",
             clock=clock or loop_clock(),
         )

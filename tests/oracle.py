@@ -65,7 +65,8 @@ TABLE = (
 EARLY = TABLE[:4]
 """The words of checks 1-4."""
 FAINT = (*EARLY, "NodeHasNoCards", "NodeNotReported", "NodeInsufficientDevice")
-"""Over the nodes, these count only if there are no others (section 3)."""
+"""Over the nodes, these count only if there are no others (section 3); of them, that a node has no
+cards is the last."""
 INVALID = "InvalidGPURequest"
 
 __all__ = ["place", "score_text", "violations"]
@@ -92,8 +93,9 @@ def node_reason(refusals: Sequence[str | None]) -> str:
 
 def pod_reason(words: Sequence[str]) -> str | None:
     """The Pod's leading reason over the nodes; none where there is no node."""
-    strong = [word for word in words if word not in FAINT]
-    return most_frequent(strong or words) if words else None
+    with_cards = [word for word in words if word != "NodeHasNoCards"]
+    strong = [word for word in with_cards if word not in FAINT]
+    return most_frequent(strong or with_cards or words) if words else None
 
 
 def node_word(request: Request, node: Node, tenants: Iterable[Tenant]) -> str | None:

@@ -454,7 +454,7 @@ def test_node_level_words_and_the_leading_reason_over_nodes() -> None:
         "plain": "NodeHasNoCards",
     }
     assert result["reason"] == "NodeHasUnreadableAllocation"
-    assert place(ask(), [], nodes=[offering, plain])["reason"] == "NodeHasNoCards"
+    assert place(ask(), [], nodes=[offering, plain])["reason"] == "NodeNotReported"
     assert place(ask(2), nodes[:2], nodes=[offering])["reason"] == "NodeInsufficientDevice"
     few = [gpunode(name="x"), gpunode(name="y"), nodes[0]]
     assert place(ask(mem=15361), few)["reason"] == "CardInsufficientMemory"

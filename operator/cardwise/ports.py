@@ -127,6 +127,10 @@ class Cluster(Protocol):
         """One Pod as it is now, or None."""
         ...
 
+    async def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """One Lease as it is now, or None; asked every second, so it waits for 2 s at most."""
+        ...
+
     async def bind(self, binding: dict[str, Any], *, within: float) -> None:
         """Send a Binding: node, annotations and identity in one write, ``within`` seconds."""
         ...
@@ -135,8 +139,8 @@ class Cluster(Protocol):
         """Post an event (events.k8s.io/v1)."""
         ...
 
-    async def count_event(self, namespace: str, name: str, series: dict[str, Any]) -> None:
-        """Say that an event happened again."""
+    async def count_event(self, namespace: str, name: str, again: dict[str, Any]) -> None:
+        """Say that an event happened again: a patch of core/v1's fields."""
         ...
 
     async def annotate_node(self, name: str, key: str, value: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import build
 from cardwise.controller import app, watch
-from cardwise.controller.app import Addresses, Controller, serve
+from cardwise.controller.app import Addresses, Controller, Election, serve
 from cardwise.controller.watch import Watchman
 from cardwise.kube import connect
 from cardwise.settings import Settings
@@ -47,13 +47,15 @@ class Process:
         self.reports = f"http://127.0.0.1:{free_port()}"
         self.task: asyncio.Task[None] | None = None
 
-    async def start(self, directory: Path, *, ready: bool = True) -> None:
+    async def start(
+        self, directory: Path, *, ready: bool = True, election: Election | None = None
+    ) -> None:
         client = await connect(self.server.kubeconfig(directory))
         addresses = Addresses(
             extender=("127.0.0.1", int(self.verbs.rpartition(":")[2])),
             reports=("127.0.0.1", int(self.reports.rpartition(":")[2])),
         )
-        self.task = asyncio.create_task(serve(client, Settings(), addresses))
+        self.task = asyncio.create_task(serve(client, Settings(), addresses, election))
         await self.until_ready(200 if ready else 503)
 
     async def until(self, holds: Callable[[], Awaitable[bool]], seconds: float = 10.0) -> None:
@@ -218,6 +220,33 @@ async def test_a_long_load_is_no_silence_of_the_watch(
     await process.until_ready()
     assert await process.status(f"{process.reports}/livez") == 200
     await process.stop()
+
+
+async def test_a_replica_whose_scheduler_does_not_lead_is_ready_answers_errors_and_writes_nothing(
+    process: Process, tmp_path: Path
+) -> None:
+    process.cluster.put(
+        {
+            "kind": "Lease",
+            "metadata": {"namespace": "cardwise-system", "name": "cardwise-scheduler"},
+            "spec": {"holderIdentity": "other_uuid", "leaseDurationSeconds": 15},
+        }
+    )
+    await process.start(tmp_path, election=Election(identity="this"))
+
+    async def knows() -> bool:
+        said = await process.filter("n1")
+        return said["Error"].endswith('the Lease is held by "other_uuid"')
+
+    await process.until(knows)
+    assert await process.post("bind", BIND) == {"Error": (await process.filter("n1"))["Error"]}
+    assert await process.status(f"{process.reports}/readyz") == 200
+    assert await process.status(f"{process.reports}/livez") == 200
+    assert "cardwise_active 0.0" in await process.metrics()
+    await process.until_watching()
+
+    await process.stop()
+    assert [it.path for it in process.server.seen if it.method != "GET"] == []
 
 
 async def test_sigterm_while_it_loads_is_obeyed(process: Process, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The Kopf operator: which kinds it watches, and what becomes of an event."""
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import kopf
@@ -61,6 +63,16 @@ async def test_kopf_is_told_to_write_nothing() -> None:
     assert not settings.posting.enabled
     assert settings.peering.standalone
     assert settings.scanning.disabled
+
+
+async def test_kopf_never_gives_a_watch_up_and_never_stays_away_for_long() -> None:
+    backoffs = handlers.settings().networking.error_backoffs
+    assert isinstance(backoffs, Iterable)
+
+    for _ in range(2):  # each request begins anew
+        first = list(islice(backoffs, 1000))
+        assert len(first) == 1000
+        assert (first[0], max(first)) == (1, 5)
 
 
 async def test_kopf_logs_in_as_it_is_told() -> None:

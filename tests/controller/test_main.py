@@ -38,6 +38,9 @@ def kubeconfig(tmp_path: Path) -> str:
         pytest.param(
             ["--config", "nowhere.yaml"], 2, "it can't be read: No such file", id="no settings file"
         ),
+        pytest.param(["--lease", "name"], 2, "'name' is no Lease", id="a Lease by name alone"),
+        pytest.param(["--lease", "a/b/c"], 2, "is no Lease", id="a Lease with too many names"),
+        pytest.param(["--lease", "/b"], 2, "is no Lease", id="a Lease without a namespace"),
         pytest.param(["--what"], 2, "No such option", id="an unknown option"),
         pytest.param(["more"], 2, "unexpected extra argument", id="an argument too many"),
         pytest.param(["--kubeconfig", "nowhere"], 1, "no cluster to talk to", id="no kubeconfig"),
@@ -99,7 +102,10 @@ def test_the_installed_command_explains_itself() -> None:
     )
 
     assert (done.returncode, done.stderr) == (0, "")
-    for option in ("--config", "--kubeconfig", "--listen", "--metrics-listen", "--log-level"):
+    for option in (
+        *("--config", "--kubeconfig", "--listen", "--metrics-listen", "--log-level"),
+        *("--lease", "--identity", "--no-leader-election"),
+    ):
         assert option in done.stdout
 
 

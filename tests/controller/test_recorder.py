@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cardwise.controller import recorder as module
+from cardwise.controller.gate import Gate
 from cardwise.controller.recorder import Recorder
 from cardwise.model import PodRef
 from cardwise.names import EventReason, Reason
@@ -22,7 +23,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.cluster = FakeCluster()
-        self.recorder = Recorder(self.cluster, loop_clock(), "cardwise-scheduler-0")
+        self.recorder = Recorder(self.cluster, loop_clock(), Gate(), "cardwise-scheduler-0")
 
     def post(self, reason: str, note: str = "a note", pod: PodRef = POD) -> bool:
         """As the teller does: only where it is wanted."""
@@ -107,6 +108,18 @@ async def test_the_same_reason_only_counts_up_once_a_minute() -> None:
     assert desk.told() == [(FULL, 121)]
     assert desk.cluster.called("create_event") == 1
     assert desk.cluster.called("count_event") == 2
+
+
+async def test_an_event_that_counts_up_tells_the_present_state() -> None:
+    desk = Desk()
+    async with background(desk.recorder.run()):
+        desk.post(FULL, note="held by a")
+        await passing(61.0)
+        desk.post(FULL, note="held by b")
+        await passing(1.0)
+
+    [event] = desk.cluster.events()
+    assert (event["note"], event["series"]["count"]) == ("held by b", 2)
 
 
 async def test_a_new_reason_is_written_at_once() -> None:

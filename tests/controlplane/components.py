@@ -146,6 +146,14 @@ def kube_scheduler(
     ]
 
 
+def on_host(host: str, argv: Sequence[str]) -> list[str]:
+    """Run a program in a UTS namespace, where the host name is its own; root's user may make one.
+
+    Each program replaces the one before, so signals reach the last.
+    """
+    return ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host, *argv]
+
+
 def kwok(
     program: Path, *, kubeconfig: Path, stages: Sequence[Path], selector: str, leases: bool
 ) -> list[str]:

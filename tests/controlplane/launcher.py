@@ -255,12 +255,16 @@ class ControlPlane:
         name: str = "scheduler",
         leader_elect: bool = False,
         qps: float = 2000,
+        host: str | None = None,
     ) -> Process:
         """Start a stock kube-scheduler as the cluster runs it, and return when it is ready.
 
         It runs as ServiceAccount cardwise-controller (so `standing_ground` comes first) with the
         shipped ``manifests/base/scheduler.yaml``, only told another address of the extender,
         whether to elect a leader, and a higher client limit.
+
+        ``host`` is its host name, by which it calls itself in the Lease: there is no option for
+        that. By default it is the machine's.
         """
         kubeconfig = self.service_account_kubeconfig(SCHEDULER_ACCOUNT)
         config = yaml.safe_load((ROOT / "manifests/base/scheduler.yaml").read_text())
@@ -274,15 +278,16 @@ class ControlPlane:
         path = self.directory / f"{name}.yaml"
         path.write_text(yaml.safe_dump(config))
         port = self._supervisor.reserve_port()
+        argv = components.kube_scheduler(
+            self._binaries / "kube-scheduler",
+            config=path,
+            serving=self._serving,
+            port=port,
+            kubeconfig=kubeconfig,
+        )
         scheduler = self._supervisor.start(
             name,
-            components.kube_scheduler(
-                self._binaries / "kube-scheduler",
-                config=path,
-                serving=self._serving,
-                port=port,
-                kubeconfig=kubeconfig,
-            ),
+            argv if host is None else components.on_host(host, argv),
             url=f"https://127.0.0.1:{port}",
         )
         self._supervisor.wait_until_ready(scheduler, "/readyz")

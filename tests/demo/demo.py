@@ -66,7 +66,10 @@ def _keep(cp: ControlPlane, console: Console) -> None:
     console.print(
         f"\nIt goes on running. Look at it with\n\n  export KUBECONFIG={cp.admin_kubeconfig}"
     )
-    console.print("  .venv/bin/kubectl get gpunodes\n\nand stop it with: make demo-stop")
+    console.print("  .venv/bin/kubectl get gpunodes")
+    console.print(
+        "  .venv/bin/kubectl apply -f examples/cluster/pod.yaml\n\nand stop it with: make demo-stop"
+    )
     _PID_FILE.parent.mkdir(parents=True, exist_ok=True)
     _PID_FILE.write_text(str(os.getpid()))
     # From here on nobody listens: what is still printed must not fail for want of a reader.
@@ -105,8 +108,13 @@ def _run_detached() -> int:
 def _stop_kept(*, quiet: bool = False) -> int:
     """Stop what an earlier run left running."""
     try:
-        os.kill(int(_PID_FILE.read_text()), signal.SIGTERM)
+        number = int(_PID_FILE.read_text())
+        # The number may be another process's by now: after a reboot, say.
+        if b"demo.py" not in Path(f"/proc/{number}/cmdline").read_bytes():
+            raise ProcessLookupError(number)
+        os.kill(number, signal.SIGTERM)
     except (OSError, ValueError):
+        _PID_FILE.unlink(missing_ok=True)
         if not quiet:
             print("No demo is running.")
     else:

@@ -50,6 +50,7 @@ class Theatre:
                 *("--kubeconfig", str(controller)),
                 *("--listen", f"127.0.0.1:{port}"),
                 *("--metrics-listen", f"127.0.0.1:{reports}"),
+                "--no-leader-election",
             ],
         )
         # Only then kube-scheduler: a Pod that finds nobody to ask is retried a second later, and

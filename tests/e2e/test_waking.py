@@ -1,7 +1,6 @@
 """A Pod that waits goes on by itself when room grows, whatever made it grow."""
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +9,9 @@ import pytest
 import yaml
 
 import build
-import delay_proxy
 from cardwise import names
 from cardwise.names import Reason
-from controlplane.launcher import free_port
+from fault_proxy import FaultProxy, Plan
 from stage import Stage
 
 DELAY = 0.2
@@ -23,25 +21,11 @@ DEPARTURES = 50
 @pytest.fixture
 def delayed(stage: Stage) -> Iterator[Stage]:
     """A stage whose controller hears of every Pod 200 ms late."""
-    port = free_port()
-    proxy = stage.cp.start_process(
-        "delay-proxy",
-        [
-            sys.executable,
-            delay_proxy.__file__,
-            f"--server={stage.cp.server}",
-            f"--ca={stage.cp.ca}",
-            f"--port={port}",
-            "--watch=/api/v1/pods",
-            f"--seconds={DELAY}",
-        ],
-    )
-    changed = delay_proxy.through(stage.account, port, stage.cp.directory / "delayed.kubeconfig")
-    stage.controller.terminate()
-    stage.start_controller(kubeconfig=changed)
-    yield stage
-    stage.controller.terminate()
-    proxy.terminate()
+    with FaultProxy(stage.cp, Plan(late={"/api/v1/pods": DELAY})) as proxy:
+        stage.controller.terminate()
+        stage.start_controller(kubeconfig=proxy.through(stage.account))
+        yield stage
+        stage.controller.terminate()
 
 
 def test_the_delay_is_real(delayed: Stage) -> None:

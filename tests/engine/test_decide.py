@@ -166,9 +166,15 @@ def test_a_decision_with_a_node_has_no_reason() -> None:
             id="an unreadable allocation is told",
         ),
         pytest.param([Reason.SLOTS] * 2 + [MEMORY], Reason.SLOTS, id="so is check 5"),
-        pytest.param([NO_CARDS, NO_CARDS, TOO_FEW], NO_CARDS, id="where there are no others: most"),
+        pytest.param([NO_CARDS, NO_CARDS, TOO_FEW], TOO_FEW, id="no cards counts after all others"),
+        pytest.param([NO_CARDS, NO_CARDS], NO_CARDS, id="no cards anywhere"),
         pytest.param(
-            [Reason.CARD_TYPE, TOO_FEW, NO_CARDS], NO_CARDS, id="where there are no others: ties"
+            [NOT_REPORTED, NOT_REPORTED, TOO_FEW],
+            NOT_REPORTED,
+            id="where there are no others: most",
+        ),
+        pytest.param(
+            [Reason.CARD_TYPE, TOO_FEW, NO_CARDS], TOO_FEW, id="where there are no others: ties"
         ),
         pytest.param([None, MEMORY, None], MEMORY, id="nodes without a word"),
         pytest.param([], None, id="no node"),
@@ -312,6 +318,16 @@ def test_questions_without_an_answer_do_not_pile_up() -> None:
         decide(request(signature(ask(memory=mib))), [closed], memo)
 
     assert len(memo) == 10
+
+
+def test_questions_that_name_many_cards_fill_the_memo_sooner() -> None:
+    memo = Memo(limit=100)
+    named = [frozenset(f"GPU-{n}-{card}" for card in range(20)) for n in range(10)]
+
+    for uuids in named:
+        decide(request(signature(use_uuids=uuids, nouse_uuids=uuids)), [LIGHT], memo)
+
+    assert len(memo) == 2 * (1 + 20 + 20 + 1)
 
 
 def test_a_memo_keeps_two_hundred_thousand_answers_by_default() -> None:

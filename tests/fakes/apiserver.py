@@ -53,6 +53,8 @@ class ApiServer:
     def __init__(self, *replies: Reply) -> None:
         self.replies = list(replies) or [Reply()]
         self.seen: list[Seen] = []
+        self.hangs = False
+        """Watches do not end by themselves."""
         self.url = ""
 
     @asynccontextmanager
@@ -102,6 +104,11 @@ class ApiServer:
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         await asyncio.sleep(reply.delay)
         body = reply.body if isinstance(reply.body, bytes) else orjson.dumps(reply.body)
+        if self.hangs and "watch" in seen.query:
+            watch = web.StreamResponse(status=reply.status)
+            await watch.prepare(request)
+            await watch.write(body)
+            await asyncio.Event().wait()
         if reply.cut:
             response = web.StreamResponse(status=reply.status)
             response.content_length = len(body) + 100
@@ -176,8 +183,9 @@ class ClusterServer(ApiServer):
             return await self._watch(_KINDS[parts[-1]], seen, request)
         if parts[-1] in _KINDS:
             return web.json_response(self._list(_KINDS[parts[-1]]))
-        if parts[-2] == "pods":
-            found = self.cluster.objects["Pod"].get((parts[-3], parts[-1]))
+        if parts[-2] in ("pods", "leases"):
+            kind = {"pods": "Pod", "leases": "Lease"}[parts[-2]]
+            found = self.cluster.objects[kind].get((parts[-3], parts[-1]))
             return web.json_response(
                 found or {"message": "not found"}, status=200 if found else 404
             )

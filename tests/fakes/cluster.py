@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cardwise.errors import ApiError
+from fakes.apply import Applied
 
 Json = dict[str, Any]
 Key = tuple[str, str]
@@ -61,6 +62,8 @@ class FakeCluster:
         """The verb, and what it was about."""
         self.changes: deque[Change] = deque()
         """Not shown to any watch yet."""
+        self._applied: defaultdict[str, Applied] = defaultdict(Applied)
+        """By GPUNode: who wrote what of its status."""
         self.chunk = chunk
         """Objects on a page of a list."""
         self._faults: defaultdict[str, deque[Fault | None]] = defaultdict(deque)
@@ -90,6 +93,8 @@ class FakeCluster:
     def remove(self, kind: str, name: str, namespace: str = "") -> None:
         """Delete an object, as somebody else would."""
         held = self.objects[kind].pop((namespace, name))
+        if kind == "GPUNode":
+            self._applied.pop(name, None)
         self._version += 1
         held["metadata"]["resourceVersion"] = str(self._version)
         self.changes.append(Change(kind, "DELETED", held))
@@ -146,6 +151,15 @@ class FakeCluster:
             lambda: copy.deepcopy(self.objects["Pod"].get((namespace, name))),
         )
 
+    async def lease(self, namespace: str, name: str) -> Json | None:
+        """One Lease as it is, or None."""
+        return await self._do(
+            "lease",
+            (namespace, name),
+            lambda: copy.deepcopy(self.objects["Lease"].get((namespace, name))),
+            within=2.0,
+        )
+
     async def bind(self, binding: Json, *, within: float) -> None:
         """Bind a Pod: node and annotations in one write."""
         body = copy.deepcopy(binding)
@@ -156,14 +170,13 @@ class FakeCluster:
         body = copy.deepcopy(event)
         await self._do("create_event", (_about(body), body["reason"]), lambda: self._post(body))
 
-    async def count_event(self, namespace: str, name: str, series: Json) -> None:
-        """Say that an event happened again."""
+    async def count_event(self, namespace: str, name: str, again: Json) -> None:
+        """Say that an event happened again, and what it says now."""
 
         def count() -> None:
             event = self._held("Event", name, namespace)
-            if series["count"] < 2:
-                raise ApiError(422, "series.count: Invalid value: must be greater than one")
-            event["series"] = {**event.get("series", {}), **series}
+            event["note"] = again["message"]
+            event["series"] = {**event.get("series", {}), **again["series"]}
 
         await self._do("count_event", (namespace, name), count)
 
@@ -182,12 +195,14 @@ class FakeCluster:
         )
 
     async def apply_gpunode_status(self, name: str, status: Json, manager: str) -> None:
-        """Server-side apply, as far as one manager can see: its keys are replaced, others stay."""
+        """Server-side apply of a part of a GPUNode's status."""
 
         def apply() -> None:
             document = self._held("GPUNode", name)
-            document["status"] = {**document.get("status", {}), **copy.deepcopy(status)}
-            self.put(document)
+            held = document.get("status", {})
+            applied = self._applied[name].apply(held, copy.deepcopy(status), manager)
+            if applied != held:
+                self.put({**document, "status": applied})
 
         await self._do("apply_gpunode_status", (name, manager), apply)
 
@@ -230,8 +245,9 @@ class FakeCluster:
     async def _pages(
         self, verb: str, kind: str, wanted: Callable[[Json], bool] = lambda _: True
     ) -> AsyncIterator[list[Json]]:
-        """One consistent list, as of the first page."""
-        held = [copy.deepcopy(each) for each in self.objects[kind].values() if wanted(each)]
+        """One consistent list, as of the first page, by namespace and name."""
+        found = sorted(self.objects[kind].items())
+        held = [_listed(copy.deepcopy(each)) for _, each in found if wanted(each)]
         for start in range(0, max(1, len(held)), self.chunk):
             yield await self._do(verb, (), lambda at=start: held[at : at + self.chunk])
 
@@ -243,8 +259,10 @@ class FakeCluster:
 
     def _annotate(self, kind: str, name: str, key: str, value: str, namespace: str = "") -> None:
         document = copy.deepcopy(self._held(kind, name, namespace))
-        document["metadata"].setdefault("annotations", {})[key] = value
-        self.put(document)
+        annotations = document["metadata"].setdefault("annotations", {})
+        if annotations.get(key) != value:
+            annotations[key] = value
+            self.put(document)
 
     def _bind(self, body: Json) -> None:
         """The rules of the API server's BindingREST, in its order."""
@@ -259,16 +277,19 @@ class FakeCluster:
         if pod["metadata"].get("deletionTimestamp"):
             raise ApiError(409, f"pod {name} is being deleted, cannot be assigned to a host")
         if pod["spec"].get("nodeName"):
-            raise ApiError(409, f"pod {name} is already assigned to {pod['spec']['nodeName']}")
+            raise ApiError(409, f"pod {name} is already assigned to node {pod['spec']['nodeName']}")
         if pod["spec"].get("schedulingGates"):
             raise ApiError(409, f"pod {name} has non-empty .spec.schedulingGates")
         pod["spec"]["nodeName"] = target["name"]
         pod["metadata"].setdefault("annotations", {}).update(metadata.get("annotations") or {})
+        conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+        conditions[:] = [each for each in conditions if each["type"] != "PodScheduled"]
+        conditions.append({"type": "PodScheduled", "status": "True"})
         self.put(pod)
 
     def _post(self, event: Json) -> None:
         """The rules of events.k8s.io/v1."""
-        metadata, regarding = event["metadata"], event["regarding"]
+        metadata = event["metadata"]
         if (
             event["type"] not in ("Normal", "Warning")
             or not all(event.get(key) for key in ("eventTime", "action", "reason"))
@@ -276,7 +297,6 @@ class FakeCluster:
             or len(event["note"].encode()) > 1024
             or max(len(event["reason"]), len(event["reportingInstance"])) > 128
             or len(metadata["name"]) > 253
-            or regarding["namespace"] != metadata["namespace"]
         ):
             raise ApiError(422, f"Event {metadata['name']} is invalid")
         if _key(event) in self.objects["Event"]:
@@ -287,6 +307,14 @@ class FakeCluster:
 def _key(document: Json) -> Key:
     metadata = document["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
+
+
+def _listed(document: Json) -> Json:
+    """An object as an item of a list: of the kinds that come with Kubernetes, without its kind."""
+    if document["kind"] != "GPUNode":
+        for key in ("kind", "apiVersion"):
+            document.pop(key, None)
+    return document
 
 
 def _about(event: Json) -> str:

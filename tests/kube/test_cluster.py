@@ -97,12 +97,12 @@ async def test_lists_are_quorum_reads_in_chunks(
             id="an event",
         ),
         pytest.param(
-            lambda it: it.count_event("default", "e", {"count": 2}),
+            lambda it: it.count_event("default", "e", {"message": "news"}),
             "PATCH",
-            f"{EVENTS}/e",
+            "/api/v1/namespaces/default/events/e",
             {},
             "application/merge-patch+json",
-            {"series": {"count": 2}},
+            {"message": "news"},
             id="an event again",
         ),
         pytest.param(
@@ -166,6 +166,7 @@ async def test_writes(
     "act",
     [
         pytest.param(lambda it, name: it.pod(name, name), id="a Pod"),
+        pytest.param(lambda it, name: it.lease(name, name), id="a Lease"),
         pytest.param(lambda it, name: it.annotate_pod(name, name, "k", "v"), id="an annotation"),
         pytest.param(lambda it, name: it.annotate_node(name, "k", "v"), id="a Node"),
         pytest.param(lambda it, name: it.count_event(name, name, {}), id="an event"),
@@ -186,6 +187,34 @@ async def test_no_name_leads_to_another_path(
     assert "a%2F..%2F..%2Fsecrets%3Fx=1" in server.seen[0].raw
     assert "/../" not in server.seen[0].raw
     assert server.seen[0].query == {}
+
+
+@pytest.mark.parametrize(
+    ("reply", "want"),
+    [
+        pytest.param(Reply({"spec": {}}), {"spec": {}}, id="it is there"),
+        pytest.param(status(404, "none"), None, id="it is not"),
+    ],
+)
+async def test_a_lease_is_read_as_it_is_now(
+    server: ApiServer, cluster: KubeCluster, reply: Reply, want: Json | None
+) -> None:
+    server.replies = [reply]
+
+    assert await cluster.lease("ns", "it") == want
+
+    [seen] = server.seen
+    assert seen.path == "/apis/coordination.k8s.io/v1/namespaces/ns/leases/it"
+    assert seen.query == {}  # a resourceVersion would let a cache answer
+
+
+async def test_a_lease_that_can_not_be_read_is_an_error(
+    server: ApiServer, cluster: KubeCluster
+) -> None:
+    server.replies = [status(403, "no right")]
+
+    with pytest.raises(ApiError, match="no right"):
+        await cluster.lease("ns", "it")
 
 
 async def test_a_binding_has_its_own_deadline(server: ApiServer, cluster: KubeCluster) -> None:

@@ -304,6 +304,12 @@ def test_the_chain_is_parsed_and_what_is_unknown_in_it_told() -> None:
     assert request.warnings == ()
 
 
+def test_of_many_unknown_names_the_first_are_told() -> None:
+    request = read(build.pod(policy=",".join(f"w{number}" for number in range(30_000))))
+
+    assert request.unknown_policies == tuple(f"w{number}" for number in range(20))
+
+
 def test_a_name_that_is_switched_off_is_warned_of() -> None:
     request = read(
         build.pod(policy="topology-aware,binpack"),

@@ -1,7 +1,6 @@
 """Put the controller together, run it, and stop it so that nothing begun is lost."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
@@ -14,6 +13,7 @@ import kopf
 from aiohttp import web
 
 from cardwise.controller import extender, handlers
+from cardwise.controller.activity import Activity
 from cardwise.controller.binder import Binder
 from cardwise.controller.classes import Classes
 from cardwise.controller.clock import Clock
@@ -23,6 +23,7 @@ from cardwise.controller.mirror import Mirror
 from cardwise.controller.recorder import Recorder
 from cardwise.controller.service import Scheduler
 from cardwise.controller.teller import Teller
+from cardwise.controller.tenure import Tenure
 from cardwise.controller.usage import UsageWriter
 from cardwise.controller.waker import Waker
 from cardwise.controller.watch import Health, Watchman
@@ -30,6 +31,7 @@ from cardwise.kube.client import Client
 from cardwise.kube.cluster import KubeCluster
 from cardwise.ledger import Ledger
 from cardwise.model import PodRef
+from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE
 from cardwise.ports import Cluster
 from cardwise.settings import Settings
 
@@ -49,6 +51,16 @@ class Addresses:
     reports: tuple[str, int] = ("0.0.0.0", 9395)  # noqa: S104 - open to probes and Prometheus
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Election:
+    """Which Lease the schedulers of all replicas compete for, and which of them is ours."""
+
+    namespace: str = SYSTEM_NAMESPACE
+    name: str = SCHEDULER_NAME
+    identity: str = field(default_factory=socket.gethostname)
+    """The host name that the identity of the scheduler beside us begins with."""
+
+
 @dataclass(slots=True)
 class Controller:
     """Every part of the controller over one ledger, wired but not running."""
@@ -56,10 +68,12 @@ class Controller:
     cluster: Cluster
     settings: Settings
     own_pod: PodRef | None = None
+    election: Election | None = None
+    """None: there is no other replica."""
     instance: str = field(default_factory=socket.gethostname)
     clock: Clock = field(default_factory=Clock)
     ledger: Ledger = field(default_factory=Ledger)
-    gate: Gate = field(default_factory=Gate)
+    gate: Gate = field(init=False)
     mirror: Mirror = field(init=False)
     recorder: Recorder = field(init=False)
     teller: Teller = field(init=False)
@@ -71,9 +85,12 @@ class Controller:
     health: Health = field(init=False)
     watchman: Watchman = field(init=False)
     usage: UsageWriter = field(init=False)
+    activity: Activity | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.recorder = Recorder(self.cluster, self.clock, self.instance)
+        tenure = Tenure(self.election.identity, self.clock) if self.election else None
+        self.gate = Gate(tenure)
+        self.recorder = Recorder(self.cluster, self.clock, self.gate, self.instance)
         self.teller = Teller(self.ledger, self.recorder, self.settings)
         self.mirror = Mirror(
             self.ledger,
@@ -82,7 +99,9 @@ class Controller:
             changed=self._look,
             unreadable=self.teller.unreadable,
         )
-        self.waker = Waker(self.ledger, self.cluster, self.clock, lambda: self.mirror.node_names)
+        self.waker = Waker(
+            self.ledger, self.cluster, self.clock, self.gate, lambda: self.mirror.node_names
+        )
         self.binder = Binder(self.ledger, self.mirror, self.cluster, self.gate, self.clock)
         self.scheduler = Scheduler(
             ledger=self.ledger,
@@ -101,6 +120,7 @@ class Controller:
             repairs=lambda: self.mirror.repairs,
             states=lambda: self.scheduler.states,
             conflicts=lambda: self.classes.conflicts,
+            active=lambda: not self.gate.refusal(),
         )
         self.teller.on_decision = self.metrics.decided
         self.health = Health(self.gate, self.clock, own_pod=self.own_pod)
@@ -113,7 +133,26 @@ class Controller:
             changed=self._look,
             classes=self.classes,
         )
-        self.usage = UsageWriter(self.ledger, self.cluster)
+        self.usage = UsageWriter(self.ledger, self.cluster, self.gate)
+        self.activity = self._activity(tenure, self.election)
+
+    def _activity(self, tenure: Tenure | None, election: Election | None) -> Activity | None:
+        if tenure is None or election is None:
+            return None
+        return Activity(
+            tenure=tenure,
+            lease=(election.namespace, election.name),
+            ledger=self.ledger,
+            mirror=self.mirror,
+            cluster=self.cluster,
+            clock=self.clock,
+            began=self._begin,
+        )
+
+    def _begin(self) -> None:
+        """This replica has become active: what the other one left undone is not known."""
+        self.waker.begin()
+        self.usage.begin()
 
     def _look(self) -> None:
         self.waker.look()
@@ -127,18 +166,22 @@ class Controller:
             self.recorder.run(),
             self.usage.run(),
         ]
+        if self.activity is not None:
+            running.append(self.activity.run())
         if self.own_pod is not None:
             running.append(self.watchman.beat(self.own_pod))
         return running
 
 
-async def serve(client: Client, settings: Settings, addresses: Addresses) -> None:
+async def serve(
+    client: Client, settings: Settings, addresses: Addresses, election: Election | None = None
+) -> None:
     """Run a controller on a real cluster until SIGTERM or SIGINT.
 
     Raises:
         Exception: a part of it failed that nothing can do without; the process must be restarted.
     """
-    controller = Controller(KubeCluster(client), settings, own_pod=_own_pod())
+    controller = Controller(KubeCluster(client), settings, own_pod=_own_pod(), election=election)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -159,7 +202,8 @@ async def serve(client: Client, settings: Settings, addresses: Addresses) -> Non
             controller.health.heard()  # heartbeats begin now
             controller.waker.begin()
             ledger = controller.ledger
-            _log.info("ledger loaded: %d GPUNodes; answering", len(ledger.gpunode_names()))
+            doing = "following the Lease" if election else "answering"
+            _log.info("ledger loaded: %d GPUNodes; %s", len(ledger.gpunode_names()), doing)
             await asyncio.wait({stopped, *running}, return_when=asyncio.FIRST_COMPLETED)
         loading.cancel()
         stopped.cancel()
@@ -228,6 +272,16 @@ async def _watch(
         classes=controller.classes,
         login=login,
     )
+    # Where one of its watches fails for good, Kopf begins to end; it may never come to it, because
+    # it waits for other watches, which wait for a login that it stopped. That it begins is enough.
+    ending = asyncio.Event()
+
+    @kopf.on.cleanup(registry=registry)
+    async def begin_to_end(**_: Any) -> None:
+        ending.set()
+
+    # Before Kopf starts: in its end it waits for every task that began after it.
+    ended = asyncio.create_task(ending.wait())
     # Kopf takes SIGTERM for itself; it is given back as soon as Kopf has started.
     ready = asyncio.Event()
     kopf_task = asyncio.create_task(
@@ -246,11 +300,15 @@ async def _watch(
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await asyncio.wait({kopf_task, ended}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({kopf_task}, timeout=_KOPF_SECONDS)
+        if not kopf_task.done():
+            raise RuntimeError("the watches failed, and Kopf does not come to its end")
         await kopf_task
     finally:
+        ended.cancel()
         kopf_task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await kopf_task
+        await asyncio.wait({kopf_task}, timeout=_KOPF_SECONDS)
     stop.set()
 
 

@@ -8,10 +8,13 @@ could be proved to be safe.
 
 import asyncio
 import logging
+from dataclasses import dataclass
+from typing import Any
 
 from cardwise.controller.clock import Clock
 from cardwise.controller.gate import Gate
 from cardwise.controller.mirror import Mirror
+from cardwise.controller.tenure import BIND_SECONDS
 from cardwise.errors import ApiError, BadAllocation
 from cardwise.ledger import Ledger
 from cardwise.model import Booking, PodRef, Request
@@ -22,8 +25,6 @@ from cardwise.wire.fields import size_of
 
 _log = logging.getLogger(__name__)
 
-BIND_SECONDS = 2.0
-"""Deadline of one Binding."""
 _SETTLE_SECONDS = 6.0
 """How long a call of /bind waits for an outcome that is not known."""
 _BETWEEN_SECONDS = 0.5
@@ -32,6 +33,17 @@ _LANDS_SECONDS = 65.0
 (its ``--request-timeout``)."""
 _UNKNOWN_STATUSES = frozenset({500, 502, 503, 504})
 """Answers after which the write may have happened all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A Binding, and what it gives."""
+
+    pod: PodRef
+    booking: Booking
+    body: dict[str, Any]
+    term: int
+    """In which it was decided."""
 
 
 class Binder:
@@ -50,6 +62,8 @@ class Binder:
     async def bind(self, request: Request, booking: Booking) -> str:
         """Bind a Pod that is held with these cards.
 
+        The caller has asked the gate, and nothing is awaited between that and the sending.
+
         Returns:
             Why it is not bound, one sentence; empty when it is.
         """
@@ -64,14 +78,15 @@ class Binder:
                 f"the Pod's annotations would come to {total} bytes with its cards, above "
                 f"{ANNOTATION_BYTES_AT_BIND}; make its own annotations shorter"
             )
+        sent = _Sent(pod, booking, body, self._gate.term)
         self._ledger.begin_binding(pod.uid, self._clock.monotonic())
         try:
             await self._cluster.bind(body, within=BIND_SECONDS)
         except ApiError as error:
-            return await self._failed(pod, booking, body, error)
+            return await self._failed(sent, error)
         except BaseException:
             # Cancelled, say: the Binding is out, so its outcome must be found by somebody.
-            self._settle_later(pod, booking, body, lost=self._clock.monotonic())
+            self._settle_later(sent, lost=self._clock.monotonic())
             raise
         self._ledger.end_binding(pod.uid, self._clock.monotonic(), bound=True)
         return ""
@@ -82,60 +97,51 @@ class Binder:
             task.cancel()
         await asyncio.gather(*self._settling, return_exceptions=True)
 
-    async def _failed(
-        self, pod: PodRef, booking: Booking, body: dict[str, object], error: ApiError
-    ) -> str:
+    async def _failed(self, sent: _Sent, error: ApiError) -> str:
         """The Binding was refused, or nobody knows."""
         lost = float("-inf")
         if _is_unknown(error):
             lost = self._clock.monotonic()
-            _log.warning("the Binding of Pod %s has no known outcome yet: %s", pod, error)
+            _log.warning("the Binding of Pod %s has no known outcome yet: %s", sent.pod, error)
         elif error.status != 409:
-            return self._over(pod, f"the API server refused the Binding: {error}")
-        task = self._settle_later(pod, booking, body, lost=lost)
+            return self._over(sent.pod, f"the API server refused the Binding: {error}")
+        task = self._settle_later(sent, lost=lost)
         done, _ = await asyncio.wait({task}, timeout=_SETTLE_SECONDS)
         if not done:
             return f"the outcome of the Binding is not known yet, it is being looked for: {error}"
         return task.result()
 
-    def _settle_later(
-        self, pod: PodRef, booking: Booking, body: dict[str, object], *, lost: float
-    ) -> "asyncio.Task[str]":
-        task = asyncio.create_task(self._settle(pod, booking, body, lost))
+    def _settle_later(self, sent: _Sent, *, lost: float) -> "asyncio.Task[str]":
+        task = asyncio.create_task(self._settle(sent, lost))
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
         return task
 
-    async def _settle(
-        self, pod: PodRef, booking: Booking, body: dict[str, object], lost: float
-    ) -> str:
+    async def _settle(self, sent: _Sent, lost: float) -> str:
         """Find out whether the Pod is bound, sending the same Binding again where it is not.
 
         Args:
-            pod: whose Binding it is.
-            booking: what it gives.
-            body: the Binding.
+            sent: the Binding.
             lost: monotonic seconds of the last Binding without an answer; minus infinity: none.
         """
         while True:
             try:
-                outcome = await self._look_and_send(pod, booking, body)
+                outcome = await self._look_and_send(sent, lost)
             except ApiError as error:
                 if error.status == 404:
-                    return self._over(pod, "the Pod is gone")
+                    return self._over(sent.pod, "the Pod is gone")
                 now, outcome = self._clock.monotonic(), None
                 if _is_unknown(error):
                     lost = now
                 elif now - lost > _LANDS_SECONDS:
-                    return self._over(pod, f"the API server refused the Binding: {error}")
+                    return self._over(sent.pod, f"the API server refused the Binding: {error}")
             if outcome is not None:
                 return outcome
             await asyncio.sleep(_BETWEEN_SECONDS)
 
-    async def _look_and_send(
-        self, pod: PodRef, booking: Booking, body: dict[str, object]
-    ) -> str | None:
+    async def _look_and_send(self, sent: _Sent, lost: float) -> str | None:
         """Look at the Pod; where it is still unbound, send once more. None: not known yet."""
+        pod = sent.pod
         try:
             found = await self._cluster.pod(pod.namespace, pod.name)
         except ApiError:
@@ -144,26 +150,27 @@ class Binder:
             return self._over(pod, "the Pod is gone")
         node = pods.bound_node(found)
         if node is not None:
-            return self._found_bound(pod, booking, found, node)
+            return self._found_bound(sent, found, node)
         if pods.is_terminating(found):
             # The API server binds no Pod that is being deleted, not later either.
             return self._over(pod, "the Pod is being deleted")
-        if self._gate.refusal():
+        if self._gate.refusal() or self._gate.term != sent.term:
+            # The cards may be another replica's to give, or may have been since: nothing is sent.
+            if self._clock.monotonic() - lost > _LANDS_SECONDS:
+                return self._over(pod, "the Binding was given up: another replica was active")
             return None
-        await self._cluster.bind(body, within=BIND_SECONDS)
+        await self._cluster.bind(sent.body, within=BIND_SECONDS)
         self._ledger.end_binding(pod.uid, self._clock.monotonic(), bound=True)
         return ""
 
-    def _found_bound(
-        self, pod: PodRef, booking: Booking, found: dict[str, object], node: str
-    ) -> str:
+    def _found_bound(self, sent: _Sent, found: dict[str, Any], node: str) -> str:
         """The Pod is bound: by us as it was meant, or by somebody else."""
         try:
-            ours = pods.booking_of(found) == booking
+            ours = pods.booking_of(found) == sent.booking
         except BadAllocation:
             ours = False
         self._mirror.see_pod(found)
-        self._ledger.end_binding(pod.uid, self._clock.monotonic(), bound=ours)
+        self._ledger.end_binding(sent.pod.uid, self._clock.monotonic(), bound=ours)
         return "" if ours else f"the Pod is bound to {node} already, not by this decision"
 
     def _over(self, pod: PodRef, why: str) -> str:

@@ -66,8 +66,14 @@ def _handler(
                 timer.result = "bad"
                 limit = extender.BODY_BYTES
                 return web.Response(status=413, text=f"The body has more than {limit} bytes.\n")
+            try:
+                written = orjson.dumps(result)
+            except orjson.JSONEncodeError:
+                # What is read may be nested four times as deep as what can be written back.
+                timer.result = "bad"
+                return web.Response(status=400, text="A node of the body is nested too deep.\n")
             timer.result = "error" if result.get("Error") else "ok"
-            return web.Response(body=orjson.dumps(result), content_type="application/json")
+            return web.Response(body=written, content_type="application/json")
 
     return handle
 

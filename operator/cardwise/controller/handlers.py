@@ -5,7 +5,8 @@ state). A handler takes one event to the mirror and returns.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import chain, repeat
 from typing import Any, Protocol
 
 import kopf
@@ -79,6 +80,17 @@ def _handler(take: Take, watchman: Watchman) -> Callable[..., Awaitable[None]]:
     return handle
 
 
+class _Backoffs(Iterable[float]):
+    """Seconds between tries, without end and never long.
+
+    Kopf's own give a request up after 54 s of errors, which ends the watch for good; and they wait
+    21 s before the last try, blind although the API server answers again.
+    """
+
+    def __iter__(self) -> Iterator[float]:
+        return chain((1.0, 1.0, 2.0, 3.0), repeat(5.0))
+
+
 def settings() -> kopf.OperatorSettings:
     """Kopf as we want it: it reads, and writes nothing."""
     wanted = kopf.OperatorSettings()
@@ -87,6 +99,7 @@ def settings() -> kopf.OperatorSettings:
     wanted.peering.standalone = True
     wanted.watching.chunk_size = 500
     wanted.watching.server_timeout = 300
+    wanted.networking.error_backoffs = _Backoffs()
     # A Pod that ends is told as DELETED then; the finished ones cost nothing.
     wanted.watching.field_selectors["", "v1", "pods"] = _UNFINISHED
     return wanted

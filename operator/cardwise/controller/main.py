@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import sys
 from pathlib import Path
 
@@ -9,10 +10,13 @@ import click
 import uvloop
 
 from cardwise import settings_file
-from cardwise.controller.app import Addresses, serve
+from cardwise.controller.app import Addresses, Election, serve
 from cardwise.errors import BadSettings, CardwiseError
 from cardwise.kube import connect
+from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE
 from cardwise.settings import Settings
+
+_LEASE = f"{SYSTEM_NAMESPACE}/{SCHEDULER_NAME}"
 
 
 class _Address(click.ParamType[tuple[str, int]]):
@@ -25,6 +29,18 @@ class _Address(click.ParamType[tuple[str, int]]):
         if not host or not port.isdecimal() or int(port) > 65535:
             self.fail(f"{value!r} is not an address; write e.g. 127.0.0.1:8478", param, ctx)
         return host.strip("[]"), int(port)
+
+
+class _Lease(click.ParamType[tuple[str, str]]):
+    name = "NAMESPACE/NAME"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        namespace, slash, name = str(value).partition("/")
+        if not (namespace and slash and name) or "/" in name:
+            self.fail(f"{value!r} is no Lease; write {_LEASE}, say", param, ctx)
+        return namespace, name
 
 
 @click.command(name="cardwise-controller")
@@ -49,16 +65,39 @@ class _Address(click.ParamType[tuple[str, int]]):
     help="For probes and Prometheus.",
 )
 @click.option(
+    "--lease",
+    type=_Lease(),
+    default=_LEASE,
+    show_default=True,
+    help="What the kube-schedulers of all replicas compete for.",
+)
+@click.option(
+    "--identity",
+    metavar="HOST",
+    default=socket.gethostname,
+    show_default="the host name",
+    help="Host name of the kube-scheduler beside this: active while that holds the Lease.",
+)
+@click.option(
+    "--leader-election/--no-leader-election",
+    default=True,
+    show_default=True,
+    help="No: this is the only replica, and always active.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
 )
-def main(
+def main(  # noqa: PLR0913, PLR0917 - an argument an option
     config: Path | None,
     kubeconfig: str | None,
     listen: tuple[str, int],
     metrics_listen: tuple[str, int],
+    lease: tuple[str, str],
+    identity: str,
+    leader_election: bool,
     log_level: str,
 ) -> None:
     """Decide on which node and which cards GPU Pods run: the scheduler extender of Cardwise."""
@@ -68,21 +107,26 @@ def main(
         stream=sys.stderr,
     )
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
+    namespace, name = lease
+    election = Election(namespace=namespace, name=name, identity=identity)
     try:
         settings = settings_file.read(config)
     except BadSettings as error:
         click.echo(f"cardwise-controller: {error}", err=True)
         raise SystemExit(2) from error
     try:
-        uvloop.run(_run(settings, kubeconfig, Addresses(extender=listen, reports=metrics_listen)))
+        addresses = Addresses(extender=listen, reports=metrics_listen)
+        uvloop.run(_run(settings, kubeconfig, addresses, election if leader_election else None))
     except (CardwiseError, OSError) as error:
         raise SystemExit(f"cardwise-controller: {error}") from error
     except asyncio.CancelledError:
         raise SystemExit(1) from None
 
 
-async def _run(settings: Settings, kubeconfig: str | None, addresses: Addresses) -> None:
-    await serve(await connect(kubeconfig), settings, addresses)
+async def _run(
+    settings: Settings, kubeconfig: str | None, addresses: Addresses, election: Election | None
+) -> None:
+    await serve(await connect(kubeconfig), settings, addresses, election)
 
 
 if __name__ == "__main__":

@@ -60,6 +60,7 @@ class Metrics:
         repairs: Callable[[], int] = lambda: 0,
         states: Callable[[], int] = lambda: 0,
         conflicts: Callable[[], Mapping[str, str]] = dict,
+        active: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Make a registry of its own, so that several can live in one process.
@@ -69,6 +70,7 @@ class Metrics:
             repairs: how often a list had to mend the ledger.
             states: outcomes that the engine's memo holds.
             conflicts: DeviceClasses that take a resource name of ours.
+            active: whether this replica is the one that acts.
             clock: seconds, for durations.
         """
         self._clock = clock
@@ -92,7 +94,7 @@ class Metrics:
             ["result", "reason"],
             registry=self._registry,
         )
-        self._registry.register(_LedgerCollector(ledger, repairs, states, conflicts))
+        self._registry.register(_LedgerCollector(ledger, repairs, states, conflicts, active))
 
     @contextmanager
     def timed(self, verb: str) -> Iterator[Timer]:
@@ -124,9 +126,11 @@ class _LedgerCollector(Collector):
         repairs: Callable[[], int],
         states: Callable[[], int],
         conflicts: Callable[[], Mapping[str, str]],
+        active: Callable[[], bool],
     ) -> None:
         self._ledger = ledger
         self._conflicts = conflicts
+        self._active = active
         self._repairs = repairs
         self._states = states
 
@@ -156,6 +160,11 @@ class _LedgerCollector(Collector):
             "cardwise_ledger_repairs_total",
             "Bookings that a list had to mend.",
             value=self._repairs(),
+        )
+        yield GaugeMetricFamily(
+            "cardwise_active",
+            "Whether this replica is the one that answers and writes.",
+            value=int(self._active()),
         )
         yield GaugeMetricFamily(
             "cardwise_engine_states", "Outcomes that the engine remembers.", value=self._states()

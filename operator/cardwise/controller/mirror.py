@@ -5,6 +5,7 @@ and does not repeat an event whose handler failed. So the truth is a list of our
 anything is answered, and again whenever something may have been missed.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
@@ -64,6 +65,8 @@ class Mirror:
         """What was last said of a quota, so that it is said once."""
         self._shown: dict[_Key, int] = {}
         """What events showed since the list under way began, and its resourceVersion."""
+        self._listing = asyncio.Lock()
+        """Two lists at a time would take each other's account of what events showed."""
         self.node_names: set[str] = set()
         """Every Node that exists."""
         self.repairs = 0
@@ -103,17 +106,18 @@ class Mirror:
 
         Args:
             cluster: who is asked.
-            first: the ledger is empty: what is found is loaded, not a repair.
+            first: a beginning, of the process or of a term: what is found is no repair.
 
         Raises:
             ApiError: a list failed; what was listed before it is applied.
         """
-        await self._list_nodes(cluster)
-        began = self._clock.monotonic()
-        listed: list[Sighting] = []
-        async for page in cluster.unfinished_pods():
-            listed += [s for pod in page if (s := self._sighting(pod, listed=True)) is not None]
-        repairs = self._ledger.reconcile(listed, began, self._clock.monotonic())
+        async with self._listing:
+            await self._list_nodes(cluster)
+            began = self._clock.monotonic()
+            listed: list[Sighting] = []
+            async for page in cluster.unfinished_pods():
+                listed += [s for pod in page if (s := self._sighting(pod, listed=True)) is not None]
+            repairs = self._ledger.reconcile(listed, began, self._clock.monotonic())
         if not first:
             self.repairs += len(repairs)
             for repair in repairs:

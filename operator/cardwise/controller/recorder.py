@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cardwise.controller.clock import Clock
+from cardwise.controller.gate import Gate
 from cardwise.errors import ApiError
 from cardwise.model import PodRef
 from cardwise.names import EventReason
 from cardwise.ports import Cluster
-from cardwise.wire.events import event_body, series_body
+from cardwise.wire.events import again_body, event_body
 
 _log = logging.getLogger(__name__)
 
@@ -46,16 +47,18 @@ class _Posted:
 class Recorder:
     """Queues events and writes them when there is time."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, instance: str) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, gate: Gate, instance: str) -> None:
         """Make a recorder.
 
         Args:
             cluster: where events are written.
             clock: for their times, and for the limits.
+            gate: a passive replica writes none.
             instance: which controller this is, e.g. its Pod's name.
         """
         self._cluster = cluster
         self._clock = clock
+        self._gate = gate
         self._instance = instance
         self._known: OrderedDict[tuple[str, str], _Posted] = OrderedDict()
         self._urgent: deque[_Posted] = deque(maxlen=_QUEUE)
@@ -85,7 +88,7 @@ class Recorder:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
         posted.count += 1
-        posted.note = note  # where it must be created anew, the latest account is told
+        posted.note = note  # the latest account is told
         if reason == EventReason.CARDS_ALLOCATED:
             self._urgent.append(posted)
             self._news_urgent.set()
@@ -133,15 +136,16 @@ class Recorder:
 
     async def _write(self, posted: _Posted) -> None:
         """Create the event, or say that it happened again."""
+        if self._gate.passive():
+            return  # the active replica sees the same, and tells
         posted.written = self._clock.monotonic()
         now = self._clock.unix()
         when = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         try:
             if posted.name:
                 try:
-                    await self._cluster.count_event(
-                        posted.pod.namespace, posted.name, series_body(posted.count, when)
-                    )
+                    again = again_body(posted.count, when, posted.note)
+                    await self._cluster.count_event(posted.pod.namespace, posted.name, again)
                 except ApiError as error:
                     if error.status != 404:  # it is gone after an hour: begin anew
                         raise

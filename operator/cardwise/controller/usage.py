@@ -7,6 +7,7 @@ import asyncio
 import logging
 from typing import Any
 
+from cardwise.controller.gate import Gate
 from cardwise.errors import ApiError
 from cardwise.ledger import Ledger
 from cardwise.names import MANAGER_CONTROLLER
@@ -21,11 +22,17 @@ _A_ROUND = 5
 class UsageWriter:
     """Writes ``status.usage`` and ``status.summary``."""
 
-    def __init__(self, ledger: Ledger, cluster: Cluster) -> None:
+    def __init__(self, ledger: Ledger, cluster: Cluster, gate: Gate) -> None:
         self._ledger = ledger
         self._cluster = cluster
+        self._gate = gate
         self._written: dict[str, dict[str, Any]] = {}
         self._due: dict[str, None] = {}
+
+    def begin(self) -> None:
+        """A beginning: what another replica wrote meanwhile is not known, so write everything."""
+        self._written.clear()
+        self._ledger.touched.update(self._ledger.gpunode_names())
 
     async def run(self) -> None:
         """Write what changed, a few nodes a second, until cancelled."""
@@ -34,7 +41,9 @@ class UsageWriter:
             await self.write_some()
 
     async def write_some(self) -> None:
-        """Write up to five nodes, the longest waiting first."""
+        """Write up to five nodes, the longest waiting first; a passive replica writes none."""
+        if self._gate.passive():
+            return
         self._due.update(dict.fromkeys(sorted(self._ledger.touched)))
         self._ledger.touched.clear()
         # What was written went with its GPUNode, though one of the same name may be there again.

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from cardwise.controller.clock import Clock
+from cardwise.controller.gate import Gate
 from cardwise.errors import ApiError
 from cardwise.ledger import Ledger
 from cardwise.names import WAKE
@@ -27,6 +28,7 @@ class Waker:
         ledger: Ledger,
         cluster: Cluster,
         clock: Clock,
+        gate: Gate,
         node_names: Callable[[], Iterable[str]],
     ) -> None:
         """Make a waker.
@@ -35,11 +37,13 @@ class Waker:
             ledger: whose growth is looked at.
             cluster: where the annotation is written.
             clock: for the annotation's value.
+            gate: a passive replica wakes nobody.
             node_names: the Nodes that exist; the smallest name is written to.
         """
         self._ledger = ledger
         self._cluster = cluster
         self._clock = clock
+        self._gate = gate
         self._node_names = node_names
         self._refused = False
         self._due = asyncio.Event()
@@ -49,7 +53,7 @@ class Waker:
         self._refused = True
 
     def begin(self) -> None:
-        """The ledger is loaded: wake once, for who waited before and what grew is not known."""
+        """A beginning: wake once, for who waited before and what grew is not known."""
         self._due.set()
 
     def look(self) -> None:
@@ -64,6 +68,8 @@ class Waker:
         while True:
             await self._due.wait()
             self._due.clear()
+            if self._gate.passive():
+                continue  # whoever becomes active wakes once
             # Before the write: a Pod that is refused while it is under way must count for the next.
             self._refused = False
             if not await self._wake():

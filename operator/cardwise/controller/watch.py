@@ -61,8 +61,11 @@ class Health:
         return ""
 
     def not_ready(self) -> str:
-        """Why no call can be answered now; empty when it can."""
-        return self._gate.refusal()
+        """Why this process can't serve; empty when it can. A passive replica is ready.
+
+        Else a rollout would wait for the second replica forever.
+        """
+        return self._gate.not_ready()
 
 
 class Watchman:

@@ -21,9 +21,7 @@ from cardwise.model import (
 from cardwise.names import NodePolicy, Reason
 
 _Key = int | tuple[int, tuple[bool, ...]]
-_SECONDARY = frozenset(
-    {Reason.NODE_HAS_NO_CARDS, Reason.NODE_NOT_REPORTED, Reason.NODE_TOO_FEW_CARDS}
-)
+_SECONDARY = frozenset({Reason.NODE_NOT_REPORTED, Reason.NODE_TOO_FEW_CARDS})
 
 
 class Memo:
@@ -36,8 +34,8 @@ class Memo:
         """Make an empty memo.
 
         Args:
-            limit: outcomes kept, each question counted as one more; above it, those of the longest
-                unused question go first.
+            limit: outcomes kept, each question counted as one more, and one more for each UUID
+                that it names; above it, those of the longest unused question go first.
         """
         self._limit = limit
         self._answers: dict[tuple[Signature, QuotaRoom | None], dict[_Key, Outcome]] = {}
@@ -53,7 +51,7 @@ class Memo:
         known = self._answers.pop(question, None)
         if known is None:
             known = {}
-            self._size += 1  # a question counts too: it may stay without any answer
+            self._size += _weight(signature)
         self._answers[question] = known  # last in the dictionary's order: used last
         return known
 
@@ -62,7 +60,12 @@ class Memo:
         self._size += count
         while self._size > self._limit:
             oldest = next(iter(self._answers))
-            self._size -= 1 + len(self._answers.pop(oldest))
+            self._size -= _weight(oldest[0]) + len(self._answers.pop(oldest))
+
+
+def _weight(signature: Signature) -> int:
+    """What a question counts beside its answers: it may stay without any, and be long."""
+    return 1 + len(signature.use_uuids) + len(signature.nouse_uuids)
 
 
 def decide(
@@ -106,12 +109,15 @@ def decide(
 def leading_word(reasons: Iterable[Reason | None]) -> Reason | None:
     """The word of most nodes, at a tie the later in the table (section 3).
 
-    Words that say a node was out of the question (no cards, not reported, too few, or checks 1 to
-    4) count only where there are no others.
+    Words that say a node was out of the question (not reported, too few cards, or checks 1 to 4)
+    count only where there are no others; that a node has no cards at all, only where no node has
+    any: CPU-only nodes, however many, are no news to who asks for a card.
     """
     counts = Counter(reason for reason in reasons if reason is not None)
-    telling = {r: n for r, n in counts.items() if r not in _SECONDARY and not r.is_of_identity}
-    words = telling or dict(counts)
+    cards = counts.copy()
+    del cards[Reason.NODE_HAS_NO_CARDS]
+    telling = {r: n for r, n in cards.items() if r not in _SECONDARY and not r.is_of_identity}
+    words = telling or cards or counts
     return max(words, key=lambda reason: (words[reason], reason.rank), default=None)
 
 

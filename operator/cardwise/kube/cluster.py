@@ -15,24 +15,26 @@ _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 class KubeCluster:
     """``ports.Cluster`` on a real API server."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, chunk: int = 500) -> None:
+        """Make the adapter; ``chunk`` objects come on a page of a list."""
         self._client = client
+        self._chunk = chunk
 
     def unfinished_pods(self) -> AsyncIterator[list[dict[str, Any]]]:
         """Every Pod that is not Succeeded or Failed, in chunks of one consistent list."""
-        return self._client.pages("/api/v1/pods", query={"fieldSelector": _UNFINISHED})
+        return self._pages("/api/v1/pods", {"fieldSelector": _UNFINISHED})
 
     def gpunodes(self) -> AsyncIterator[list[dict[str, Any]]]:
         """Every GPUNode, in chunks."""
-        return self._client.pages(GPUNODES)
+        return self._pages(GPUNODES)
 
     def nodes(self) -> AsyncIterator[list[dict[str, Any]]]:
         """Every Node, in chunks."""
-        return self._client.pages("/api/v1/nodes")
+        return self._pages("/api/v1/nodes")
 
     def quotas(self) -> AsyncIterator[list[dict[str, Any]]]:
         """Every ResourceQuota, in chunks."""
-        return self._client.pages("/api/v1/resourcequotas")
+        return self._pages("/api/v1/resourcequotas")
 
     async def device_classes(self) -> list[dict[str, Any]]:
         """Every DeviceClass; none where the cluster has no such kind, or it may not be read."""
@@ -46,13 +48,14 @@ class KubeCluster:
 
     async def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """One Pod as it is now (a quorum read), or None."""
-        path = _pod_path(namespace, name)
-        try:
-            return await self._client.request("GET", path, within=2.0)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
+        return await self._or_none(_pod_path(namespace, name))
+
+    async def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """One Lease as it is now (a quorum read), or None."""
+        return await self._or_none(
+            f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}"
+            f"/leases/{quote(name, safe='')}"
+        )
 
     async def bind(self, binding: dict[str, Any], *, within: float) -> None:
         """Send a Binding: node, annotations and identity in one write."""
@@ -65,11 +68,10 @@ class KubeCluster:
         path = _events_path(event["metadata"]["namespace"])
         await self._client.request("POST", path, body=event)
 
-    async def count_event(self, namespace: str, name: str, series: dict[str, Any]) -> None:
-        """Say that an event happened again."""
-        path = f"{_events_path(namespace)}/{quote(name, safe='')}"
-        body = {"series": series}
-        await self._client.request("PATCH", path, body=body, content_type=_MERGE)
+    async def count_event(self, namespace: str, name: str, again: dict[str, Any]) -> None:
+        """Say that an event happened again, by core/v1: there its text may change."""
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/events/{quote(name, safe='')}"
+        await self._client.request("PATCH", path, body=again, content_type=_MERGE)
 
     async def annotate_node(self, name: str, key: str, value: str) -> None:
         """Set one annotation of a Node."""
@@ -86,6 +88,20 @@ class KubeCluster:
     async def apply_gpunode_status(self, name: str, status: dict[str, Any], manager: str) -> None:
         """Server-side apply of a part of a GPUNode's status."""
         await apply_status(self._client, name, status, manager)
+
+    async def _or_none(self, path: str) -> dict[str, Any] | None:
+        """One object as it is now; None where there is none."""
+        try:
+            return await self._client.request("GET", path, within=2.0)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def _pages(
+        self, path: str, query: dict[str, str] | None = None
+    ) -> AsyncIterator[list[dict[str, Any]]]:
+        return self._client.pages(path, query=query, limit=self._chunk)
 
 
 # Names come from whoever calls /filter and /bind: none may lead to another path than its own.

@@ -50,6 +50,16 @@ def event_body(
     }
 
 
-def series_body(count: int, when: str) -> dict[str, Any]:
-    """Say that an event happened ``count`` times so far, last at ``when``; at least twice."""
-    return {"count": max(2, count), "lastObservedTime": when}
+def again_body(count: int, when: str, note: str) -> dict[str, Any]:
+    """Say that an event happened again, and what it says now: core/v1's fields, as a patch.
+
+    By events.k8s.io an event's note can't be changed; by core/v1 it can, and it should: who holds a
+    card, and what is free, is another story a minute later.
+
+    Args:
+        count: how often it happened so far; at least twice.
+        when: the last time, RFC 3339 with microseconds, in UTC.
+        note: what people read, at most 1,024 bytes of it.
+    """
+    series = {"count": max(2, count), "lastObservedTime": when}
+    return {"message": fitted(note), "series": series}

@@ -62,6 +62,9 @@ _GO_BOOLEANS: Final = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
 }
+_UNKNOWN_KEPT: Final = 20
+"""Unknown names of a chain that are told of: a text of 250 KiB has tens of thousands, and each is
+compared with every known name."""
 _WEIGHT_KEYS: Final = ("slot", "core", "memory")
 _WEIGHT_DIGITS: Final = 18
 """As many digits as 64 signed bits hold for certain."""
@@ -138,7 +141,7 @@ def request_of(pod: dict[str, Any], settings: Settings) -> Request | InvalidRequ
         signature=signature,
         containers=tuple(container.name for container in containers),
         policy_text=annotations.get(POLICY),
-        unknown_policies=parsed.unknown,
+        unknown_policies=parsed.unknown[:_UNKNOWN_KEPT],
         warnings=tuple(reading.warnings),
         annotation_bytes=size_of(annotations),
         priority=priority if isinstance(priority, int) else 0,

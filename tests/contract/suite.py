@@ -1,0 +1,442 @@
+"""What an API server does with what the controller asks of it (``ports.Cluster``).
+
+Written once: ``test_fake.py`` holds the fake to it, ``tests/e2e/test_contract.py`` the adapter on a
+real kube-apiserver. The fake is thereby a tested claim.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol
+
+import pytest
+
+import build
+from cardwise import names
+from cardwise.errors import ApiError
+from cardwise.model import Booking, ContainerKind, PodRef, Share
+from cardwise.ports import Cluster
+from cardwise.wire import pods
+from cardwise.wire.events import again_body, event_body
+
+Json = dict[str, Any]
+CHUNK = 2
+"""Objects on a page of a list."""
+NOBODY = "nobody"
+"""The scheduler of these Pods: each is bound by its test alone."""
+WHEN = "2026-11-29T12:00:00.000000Z"
+LATER = "2026-11-29T12:01:00.000000Z"
+
+
+class Ground(Protocol):
+    """A cluster, and what others do to it."""
+
+    cluster: Cluster
+    """Lists come in pages of ``CHUNK``."""
+    namespace: str
+
+    def put(self, document: Json) -> Json:
+        """Create an object; as it is kept."""
+        ...
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Json:
+        """An object as it is."""
+        ...
+
+    def remove(self, kind: str, name: str, namespace: str = "") -> None:
+        """Delete an object."""
+        ...
+
+    def finish(self, name: str, phase: str) -> None:
+        """A Pod's phase changes."""
+        ...
+
+    def terminate(self, name: str) -> None:
+        """A Pod is being deleted, and stays for now."""
+        ...
+
+    def lose_answer(self, verb: str) -> None:
+        """The next call of a verb does what it says, and nobody hears of it."""
+        ...
+
+
+class ClusterContract:
+    """The promises; a subclass brings the fixture ``ground``."""
+
+    # Bindings -------------------------------------------------------------------------------------
+
+    async def test_a_binding_writes_node_and_annotations_at_once(self, ground: Ground) -> None:
+        pod = some_pod(ground, annotations={"own": "kept", names.BIND_PHASE: "failed"})
+
+        await bind(ground, pod)
+
+        bound = ground.get("Pod", "p", ground.namespace)
+        written = bound["metadata"]["annotations"]
+        assert bound["spec"]["nodeName"] == "n1"
+        assert written.items() >= binding(pod)["metadata"]["annotations"].items()
+        assert written["own"] == "kept"
+        assert written[names.BIND_PHASE] == "allocating"
+        assert version(bound) > version(pod)
+        assert ("PodScheduled", "True") in {
+            (each["type"], each["status"]) for each in bound["status"]["conditions"]
+        }
+
+    async def test_a_binding_needs_no_node_and_knows_no_bound_of_annotations(
+        self, ground: Ground
+    ) -> None:
+        pod = some_pod(ground)
+        large = {"large": "x" * 300 * 1024}
+
+        await bind(ground, pod, node="nowhere", annotations=large)
+
+        bound = ground.get("Pod", "p", ground.namespace)
+        assert bound["spec"]["nodeName"] == "nowhere"
+        assert bound["metadata"]["annotations"] == large
+
+    @pytest.mark.parametrize(
+        ("before", "words"),
+        [
+            pytest.param("bound", "is already assigned to node", id="of a Pod that is bound"),
+            pytest.param("another", "UID in precondition", id="of another Pod of that name"),
+            pytest.param("terminating", "is being deleted", id="of a Pod that is being deleted"),
+            pytest.param("gated", "schedulingGates", id="of a Pod that has a gate"),
+        ],
+    )
+    async def test_a_binding_is_refused(self, ground: Ground, before: str, words: str) -> None:
+        gates = {"schedulingGates": [{"name": "example.com/gate"}]} if before == "gated" else {}
+        pod = some_pod(ground, spec=gates)
+        if before == "bound":
+            await bind(ground, pod)
+        if before == "another":
+            pod["metadata"]["uid"] = "00000000-0000-4000-8000-000000000000"
+        if before == "terminating":
+            ground.terminate("p")
+        was = ground.get("Pod", "p", ground.namespace)
+
+        error = await refusal(bind(ground, pod))
+
+        assert error.status == 409
+        assert words in str(error)
+        assert ground.get("Pod", "p", ground.namespace) == was
+
+    async def test_a_binding_of_no_pod_is_refused(self, ground: Ground) -> None:
+        pod = some_pod(ground)
+        ground.remove("Pod", "p", ground.namespace)
+
+        assert (await refusal(bind(ground, pod))).status == 404
+
+    async def test_of_many_bindings_at_once_one_is_taken(self, ground: Ground) -> None:
+        pod = some_pod(ground)
+
+        outcomes = await asyncio.gather(
+            *(bind(ground, pod, node=f"n{number}") for number in range(6)), return_exceptions=True
+        )
+
+        errors = [outcome for outcome in outcomes if outcome is not None]
+        assert [error.status for error in errors if isinstance(error, ApiError)] == [409] * 5
+
+    async def test_a_binding_without_an_answer_has_happened_all_the_same(
+        self, ground: Ground
+    ) -> None:
+        pod = some_pod(ground)
+        ground.lose_answer("bind")
+
+        error = await refusal(bind(ground, pod))
+
+        assert error.status is None
+        assert ground.get("Pod", "p", ground.namespace)["spec"]["nodeName"] == "n1"
+        assert (await refusal(bind(ground, pod))).status == 409
+
+    # Reading --------------------------------------------------------------------------------------
+
+    async def test_one_pod(self, ground: Ground) -> None:
+        pod = some_pod(ground)
+
+        assert await ground.cluster.pod(ground.namespace, "p") == pod
+        assert await ground.cluster.pod(ground.namespace, "q") is None
+        assert await ground.cluster.pod("elsewhere", "p") is None
+
+    async def test_a_list_comes_in_chunks_by_name(self, ground: Ground) -> None:
+        for name in ("d", "b", "a", "e", "c"):
+            some_pod(ground, name)
+
+        pages = [named(page) async for page in ground.cluster.unfinished_pods()]
+
+        assert pages == [["a", "b"], ["c", "d"], ["e"]]
+
+    async def test_a_list_is_of_one_moment(self, ground: Ground) -> None:
+        for name in ("a", "b", "c", "e"):
+            some_pod(ground, name)
+        pages = ground.cluster.unfinished_pods()
+        first = named(await anext(pages))
+
+        some_pod(ground, "d")
+        ground.remove("Pod", "c", ground.namespace)
+        ground.finish("e", "Failed")
+
+        assert [first] + [named(page) async for page in pages] == [["a", "b"], ["c", "e"]]
+
+    async def test_a_list_of_nothing_is_one_empty_page(self, ground: Ground) -> None:
+        assert [page async for page in ground.cluster.unfinished_pods()] == [[]]
+        assert [page async for page in ground.cluster.gpunodes()] == [[]]
+
+    async def test_a_pod_on_a_list_is_the_pod_without_its_kind(self, ground: Ground) -> None:
+        pod = some_pod(ground)
+
+        [[listed]] = [page async for page in ground.cluster.unfinished_pods()]
+
+        assert listed == {key: pod[key] for key in pod.keys() - {"kind", "apiVersion"}}
+
+    async def test_finished_pods_are_not_listed(self, ground: Ground) -> None:
+        for phase in ("Pending", "Running", "Unknown", "Succeeded", "Failed"):
+            some_pod(ground, phase.lower())
+            ground.finish(phase.lower(), phase)
+        some_pod(ground, "terminating")
+        ground.terminate("terminating")
+
+        found = await everything(ground.cluster.unfinished_pods())
+
+        assert found == ["pending", "running", "terminating", "unknown"]
+
+    async def test_the_other_lists(self, ground: Ground) -> None:
+        for name in ("n3", "n1", "n2"):
+            ground.put(build.node_object(name))
+            ground.put(build.gpunode(name))
+            ground.put(build.quota(ground.namespace, gpumem=1, name=name))
+
+        for pages in (ground.cluster.nodes, ground.cluster.gpunodes, ground.cluster.quotas):
+            assert await everything(pages()) == ["n1", "n2", "n3"]
+
+    async def test_device_classes(self, ground: Ground) -> None:
+        assert await ground.cluster.device_classes() == []
+        ground.put(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "DeviceClass",
+                "metadata": {"name": "c"},
+                "spec": {"extendedResourceName": names.RESOURCE_COUNT},
+            }
+        )
+
+        [found] = await ground.cluster.device_classes()
+
+        assert found["metadata"]["name"] == "c"
+        assert found["spec"]["extendedResourceName"] == names.RESOURCE_COUNT
+
+    # Events ---------------------------------------------------------------------------------------
+
+    async def test_an_event_is_posted_once_and_counted(self, ground: Ground) -> None:
+        body = event(ground, some_pod(ground))
+        name = body["metadata"]["name"]
+
+        await ground.cluster.create_event(body)
+        assert (await refusal(ground.cluster.create_event(body))).status == 409
+        await ground.cluster.count_event(ground.namespace, name, again_body(2, WHEN, "a note"))
+        await ground.cluster.count_event(ground.namespace, name, again_body(7, LATER, "news"))
+
+        kept = ground.get("Event", name, ground.namespace)
+        assert (kept["reason"], kept["note"], kept["type"]) == ("Reason", "news", "Warning")
+        assert kept["series"] == {"count": 7, "lastObservedTime": LATER}
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            pytest.param({"type": "Odd"}, id="of no known type"),
+            pytest.param({"note": "x" * 1025}, id="with too long a note"),
+            pytest.param({"reason": ""}, id="without a reason"),
+            pytest.param({"reason": "x" * 129}, id="with too long a reason"),
+            pytest.param({"action": ""}, id="without an action"),
+            pytest.param({"reportingController": ""}, id="of nobody"),
+            pytest.param({"reportingInstance": "x" * 129}, id="of too long an instance"),
+        ],
+    )
+    async def test_an_event_is_refused(self, ground: Ground, change: Json) -> None:
+        body = event(ground, some_pod(ground)) | change
+
+        assert (await refusal(ground.cluster.create_event(body))).status == 422
+
+    async def test_an_event_may_be_about_another_namespace(self, ground: Ground) -> None:
+        body = event(ground, some_pod(ground))
+        body["regarding"]["namespace"] = "elsewhere"
+
+        await ground.cluster.create_event(body)
+
+    async def test_an_event_that_is_gone_is_not_counted(self, ground: Ground) -> None:
+        count = ground.cluster.count_event(ground.namespace, "e", again_body(2, WHEN, "a note"))
+
+        assert (await refusal(count)).status == 404
+
+    async def test_an_event_whose_answer_is_lost_is_there(self, ground: Ground) -> None:
+        body = event(ground, some_pod(ground))
+        ground.lose_answer("create_event")
+
+        assert (await refusal(ground.cluster.create_event(body))).status is None
+        assert ground.get("Event", body["metadata"]["name"], ground.namespace)
+
+    # Annotations ----------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("kind", ["Node", "Pod"])
+    async def test_one_annotation_is_set_and_the_others_stay(
+        self, ground: Ground, kind: str
+    ) -> None:
+        annotate, namespace = annotating(ground, kind)
+        own = {"own": "kept"}
+        ground.put(build.node_object("p", annotations=own)) if kind == "Node" else some_pod(
+            ground, annotations=own
+        )
+
+        await annotate("p", "example.com/k", "1")
+        first = ground.get(kind, "p", namespace)
+        await annotate("p", "example.com/k", "2")
+
+        second = ground.get(kind, "p", namespace)
+        assert first["metadata"]["annotations"] == {**own, "example.com/k": "1"}
+        assert second["metadata"]["annotations"] == {**own, "example.com/k": "2"}
+        assert version(second) > version(first)
+
+    @pytest.mark.parametrize("kind", ["Node", "Pod"])
+    async def test_an_annotation_that_changes_nothing_is_no_change(
+        self, ground: Ground, kind: str
+    ) -> None:
+        annotate, namespace = annotating(ground, kind)
+        ground.put(build.node_object("p")) if kind == "Node" else some_pod(ground)
+        await annotate("p", "example.com/k", "1")
+        was = ground.get(kind, "p", namespace)
+
+        await annotate("p", "example.com/k", "1")
+
+        assert version(ground.get(kind, "p", namespace)) == version(was)
+
+    @pytest.mark.parametrize("kind", ["Node", "Pod"])
+    async def test_what_is_not_there_is_not_annotated(self, ground: Ground, kind: str) -> None:
+        annotate, _ = annotating(ground, kind)
+
+        assert (await refusal(annotate("p", "example.com/k", "1"))).status == 404
+
+    # The status of a GPUNode ----------------------------------------------------------------------
+
+    async def test_two_managers_apply_a_part_each(self, ground: Ground) -> None:
+        ground.put(build.gpunode("n1", status={"cards": []}, reported_at=None))
+        cards = build.gpunode("n1", 2)["status"]["cards"]
+
+        await apply(ground, "agent", reportedAt=build.REPORTED_AT, cards=cards)
+        await apply(ground, "controller", usage=[use("GPU-n1-a"), use("GPU-n1-b")])
+        await apply(ground, "agent", reportedAt=build.REPORTED_AT, cards=cards[:1])
+        await apply(ground, "controller", usage=[use("GPU-n1-b", 3)], summary={"slots": "3/20"})
+
+        status = ground.get("GPUNode", "n1")["status"]
+        assert [card["uuid"] for card in status["cards"]] == ["GPU-n1-a"]
+        assert status["usage"] == [use("GPU-n1-b", 3)]
+        assert status["summary"] == {"slots": "3/20"}
+        assert status["reportedAt"] == build.REPORTED_AT
+
+    async def test_what_a_manager_leaves_out_goes(self, ground: Ground) -> None:
+        ground.put(build.gpunode("n1", status={"cards": []}, reported_at=None))
+        await apply(ground, "agent", reportedAt=build.REPORTED_AT, driverVersion="580.1")
+        await apply(ground, "controller", summary={"slots": "0/0", "model": "T4"})
+
+        await apply(ground, "agent", reportedAt=build.REPORTED_AT)
+        await apply(ground, "controller", summary={"slots": "0/0"})
+
+        status = ground.get("GPUNode", "n1")["status"]
+        assert "driverVersion" not in status
+        assert status["summary"] == {"slots": "0/0"}
+
+    async def test_a_field_belongs_to_who_applied_it_last(self, ground: Ground) -> None:
+        ground.put(build.gpunode("n1", status={"cards": []}, reported_at=None))
+        await apply(ground, "agent", driverVersion="1", reportedAt=build.REPORTED_AT)
+        await apply(ground, "controller", driverVersion="2")
+
+        await apply(ground, "agent", reportedAt=build.REPORTED_AT)
+
+        assert ground.get("GPUNode", "n1")["status"]["driverVersion"] == "2"
+
+    async def test_items_of_one_list_may_belong_to_two(self, ground: Ground) -> None:
+        ground.put(build.gpunode("n1", status={"cards": []}, reported_at=None))
+        await apply(ground, "agent", usage=[use("GPU-a"), use("GPU-b")])
+        await apply(ground, "controller", usage=[use("GPU-c")])
+
+        await apply(ground, "agent", usage=[use("GPU-a")])
+
+        usage = ground.get("GPUNode", "n1")["status"]["usage"]
+        assert {each["uuid"] for each in usage} == {"GPU-a", "GPU-c"}
+
+    async def test_the_same_status_again_is_no_change(self, ground: Ground) -> None:
+        ground.put(build.gpunode("n1", status={"cards": []}, reported_at=None))
+        await apply(ground, "controller", usage=[use("GPU-a")])
+        was = ground.get("GPUNode", "n1")
+
+        await apply(ground, "controller", usage=[use("GPU-a")])
+
+        assert version(ground.get("GPUNode", "n1")) == version(was)
+
+    async def test_no_gpunode_no_status(self, ground: Ground) -> None:
+        assert (await refusal(apply(ground, "controller", usage=[]))).status == 404
+
+
+def some_pod(ground: Ground, name: str = "p", *, spec: Json | None = None, **fields: Any) -> Json:
+    """A Pod that nobody binds."""
+    document = build.pod(name, namespace=ground.namespace, scheduler=NOBODY, **fields)
+    document["spec"].update(spec or {})
+    return ground.put(document)
+
+
+def binding(pod: Json, node: str = "n1") -> Json:
+    """A Binding with one card, as the controller writes it."""
+    metadata = pod["metadata"]
+    share = Share("GPU-a", 1000, 0)
+    booking = Booking(node=node, containers=((share,),), kinds=(ContainerKind.REGULAR,))
+    ref = PodRef(metadata["namespace"], metadata["name"], metadata["uid"])
+    return pods.binding_body(ref, booking, 1_780_000_000, exclusive=False)
+
+
+async def bind(
+    ground: Ground, pod: Json, *, node: str = "n1", annotations: Json | None = None
+) -> None:
+    body = binding(pod, node)
+    if annotations is not None:
+        body["metadata"]["annotations"] = annotations
+    await ground.cluster.bind(body, within=5.0)
+
+
+async def refusal(call: Awaitable[object]) -> ApiError:
+    """What a call raises."""
+    with pytest.raises(ApiError) as caught:
+        await call
+    return caught.value
+
+
+def event(ground: Ground, pod: Json) -> Json:
+    ref = PodRef(ground.namespace, "p", pod["metadata"]["uid"])
+    return event_body(
+        ref, warning=True, reason="Reason", note="a note", when=WHEN, serial=1, instance="test"
+    )
+
+
+def annotating(ground: Ground, kind: str) -> tuple[Callable[[str, str, str], Awaitable[None]], str]:
+    """How an object of this kind is annotated, and where it is."""
+    if kind == "Node":
+        return ground.cluster.annotate_node, ""
+    return (
+        lambda name, key, value: ground.cluster.annotate_pod(ground.namespace, name, key, value)
+    ), ground.namespace
+
+
+async def apply(ground: Ground, manager: str, **status: Any) -> None:
+    await ground.cluster.apply_gpunode_status("n1", status, manager)
+
+
+def use(uuid: str, slots: int = 1) -> Json:
+    return {"uuid": uuid, "slots": slots, "memoryMiB": 1000, "cores": 0, "tenants": ["default/a"]}
+
+
+def named(page: list[Json]) -> list[str]:
+    return [each["metadata"]["name"] for each in page]
+
+
+async def everything(pages: AsyncIterator[list[Json]]) -> list[str]:
+    """The names on a list."""
+    return [name async for page in pages for name in named(page)]
+
+
+def version(document: Json) -> int:
+    return int(document["metadata"]["resourceVersion"])

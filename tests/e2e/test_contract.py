@@ -1,0 +1,120 @@
+"""The adapter on a real kube-apiserver keeps what the fake cluster is held to."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+import fault_proxy
+from cardwise.kube import connect
+from cardwise.kube.cluster import KubeCluster
+from contract.suite import CHUNK, ClusterContract
+from controlplane.launcher import SYSTEM_NAMESPACE, ControlPlane, standing_ground
+from fault_proxy import FaultProxy
+
+Json = dict[str, Any]
+_MERGE = "application/merge-patch+json"
+_CORE = "/api/v1"
+_COLLECTIONS = {
+    "Node": f"{_CORE}/nodes",
+    "GPUNode": "/apis/cardwise.dev/v1alpha1/gpunodes",
+    "DeviceClass": "/apis/resource.k8s.io/v1/deviceclasses",
+    "Pod": f"{_CORE}/namespaces/NS/pods",
+    "ResourceQuota": f"{_CORE}/namespaces/NS/resourcequotas",
+    "Event": "/apis/events.k8s.io/v1/namespaces/NS/events",
+}
+_ANSWERS = {"bind": "/binding", "create_event": "/events"}
+_NOT_MINE = ("uid", "resourceVersion")
+
+
+class RealGround:
+    """An API server, and what others do to it."""
+
+    namespace = SYSTEM_NAMESPACE
+    """The one where the controller may annotate Pods."""
+
+    def __init__(self, cp: ControlPlane, proxy: FaultProxy, cluster: KubeCluster) -> None:
+        self.cp = cp
+        self.proxy = proxy
+        self.cluster = cluster
+
+    def put(self, document: Json) -> Json:
+        metadata = {k: v for k, v in document["metadata"].items() if k not in _NOT_MINE}
+        status = document.get("status")
+        document = {**document, "metadata": metadata}
+        path = self._path(document["kind"], metadata.get("namespace", ""))
+        made: Json = self.cp.request("POST", path, document)
+        if document["kind"] == "GPUNode" and status:
+            made = self.cp.request(
+                "PATCH",
+                f"{path}/{metadata['name']}/status",
+                {"status": status},
+                content_type=_MERGE,
+            )
+        return made
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Json:
+        found: Json = self.cp.request("GET", f"{self._path(kind, namespace)}/{name}")
+        return found
+
+    def remove(self, kind: str, name: str, namespace: str = "") -> None:
+        path = f"{self._path(kind, namespace)}/{name}"
+        self.cp.request("DELETE", path, {"gracePeriodSeconds": 0})
+
+    def finish(self, name: str, phase: str) -> None:
+        path = f"{self._path('Pod', self.namespace)}/{name}/status"
+        self.cp.request("PATCH", path, {"status": {"phase": phase}}, content_type=_MERGE)
+
+    def terminate(self, name: str) -> None:
+        path = f"{self._path('Pod', self.namespace)}/{name}"
+        self._finalizers(path, ["example.com/stays"])
+        self.cp.request("DELETE", path)
+
+    def lose_answer(self, verb: str) -> None:
+        self.proxy.next(_ANSWERS[verb], fault_proxy.LOST)
+
+    def clear(self) -> None:
+        """Take away what the test brought."""
+        for kind in ("Node", "GPUNode", "DeviceClass"):
+            self.cp.request("DELETE", self._path(kind))
+        pods = self._path("Pod", self.namespace)
+        for pod in self.cp.request("GET", pods)["items"]:
+            path = f"{pods}/{pod['metadata']['name']}"
+            if pod["metadata"].get("finalizers"):
+                self._finalizers(path, [])
+            if not pod["metadata"].get("deletionTimestamp"):
+                self.cp.request("DELETE", path, {"gracePeriodSeconds": 0})
+        for kind in ("ResourceQuota", "Event"):
+            self.cp.request("DELETE", self._path(kind, self.namespace))
+
+    def _finalizers(self, path: str, finalizers: list[str]) -> None:
+        change = {"metadata": {"finalizers": finalizers}}
+        self.cp.request("PATCH", path, change, content_type=_MERGE)
+
+    def _path(self, kind: str, namespace: str = "") -> str:
+        return _COLLECTIONS[kind].replace("NS", namespace)
+
+
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[FaultProxy]:
+    # Nobody else at work: no scheduler, no controllers, no kubelets.
+    with ControlPlane.start(kwok=False, controller_manager=False) as cp:
+        standing_ground(cp)
+        accounts = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/serviceaccounts"
+        cp.request("POST", accounts, {"metadata": {"name": "default"}})
+        with FaultProxy(cp) as proxy:
+            yield proxy
+
+
+class TestKubeCluster(ClusterContract):
+    """The suite over a kube-apiserver."""
+
+    @pytest.fixture
+    async def ground(self, proxy: FaultProxy) -> AsyncIterator[RealGround]:
+        cp = proxy.cp
+        account = proxy.through(cp.service_account_kubeconfig("cardwise-controller"))
+        client = await connect(str(account))
+        ground = RealGround(cp, proxy, KubeCluster(client, chunk=CHUNK))
+        yield ground
+        await client.close()
+        ground.clear()
