@@ -22,6 +22,7 @@ from controlplane.launcher import ApiError
 from fault_proxy import FaultProxy, Plan
 from stage import Stage, uuids
 
+pytestmark = pytest.mark.long
 _log = logging.getLogger(__name__)
 SOAK = bool(os.environ.get("CARDWISE_SOAK"))
 PODS = 300 if SOAK else 100
