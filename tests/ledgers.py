@@ -298,7 +298,7 @@ def rebuilt(ledger: Ledger) -> Ledger:
 def _tell_pods(ledger: Ledger, again: Ledger) -> None:
     for entry in ledger.entries():
         if entry.booking is not None:
-            again.book(entry.pod, entry.booking)
+            again.see(bound(entry.booking, entry.pod, version=0), 0.0)
     for name, account in ledger._nodes.items():
         for who, why in account._unreadable.values():
             again.see(Sighting(pod=who, version=0, node=name, unreadable=why), 0.0)

@@ -258,6 +258,10 @@ async def test_sigterm_while_it_loads_is_obeyed(process: Process, tmp_path: Path
 
     await process.stop()
 
+    assert process.task is not None
+    assert process.task.done()
+    assert [it.path for it in process.server.seen if it.method != "GET"] == []
+
 
 async def test_what_has_begun_is_answered_and_nothing_is_begun(
     process: Process, tmp_path: Path

@@ -181,6 +181,9 @@ def test_no_object_makes_it_fail(verb: str, data: st.DataObject, deleted: bool) 
 
     getattr(world.mirror, verb)(document, deleted=deleted)
 
+    world.mirror.see_gpunode(build.gpunode("next"))
+    assert "next" in world.ledger.gpunode_names(), "what comes after it is taken"
+
 
 # GPUNodes, Nodes, quotas --------------------------------------------------------------------------
 

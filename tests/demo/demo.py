@@ -44,7 +44,8 @@ def _play(*, keep: bool) -> int:
     done: list[str] = []
     try:
         console.print("Starting etcd, kube-apiserver, KWOK, kube-scheduler and Cardwise …")
-        with ControlPlane.start() as cp, Theatre(cp, console) as theatre:
+        with ControlPlane.start() as cp:
+            theatre = Theatre(cp, console)
             for number, step in enumerate(MATRIX, start=1):
                 title = (step.__doc__ or "").split("\n")[0]
                 console.rule(f"[bold]{number}/{len(MATRIX)}  {title}", align="left")

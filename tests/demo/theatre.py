@@ -5,7 +5,6 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import yaml
@@ -58,17 +57,6 @@ class Theatre:
         cp.wait("the controller", lambda: _answers(f"http://127.0.0.1:{reports}/readyz"), 30)
         cp.start_scheduler(extender_url=f"http://127.0.0.1:{port}")
         cp.wait("the agent's report", self._cards, 30)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._console.print("[dim]Stopping …")
 
     # Commands -------------------------------------------------------------------------------------
 

@@ -292,9 +292,9 @@ def test_an_allocation_that_can_not_be_read_closes_its_node_without_a_word_of_wh
     assert (view.problem, view.problem_detail) == (Reason.NODE_UNREADABLE, "Pod default/p: ")
 
 
-def test_a_file_has_pods_without_events() -> None:
+def test_a_file_has_pods_without_versions() -> None:
     ledger = two_nodes()
-    ledger.book(P, A)
+    ledger.see(bound(A, version=0), 0.0)
     entry = ledger.entry(P.uid)
     assert entry is not None
     assert (entry.stage, entry.booking, entry.changed) == (Stage.BOOKED, A, 0.0)

@@ -83,21 +83,26 @@ class Mirror:
 
     def see_gpunode(self, document: Json, *, deleted: bool = False) -> None:
         """A GPUNode is there, changed, or gone."""
-        self._shown[_key("gpunode", document)] = _version(document)
+        self._note("gpunode", document)
         self._take_gpunode(document, deleted=deleted)
         self._changed()
 
     def see_node(self, document: Json, *, deleted: bool = False) -> None:
         """A Node is there, changed, or gone."""
-        self._shown[_key("node", document)] = _version(document)
+        self._note("node", document)
         self._take_node(document, deleted=deleted)
         self._changed()
 
     def see_quota(self, document: Json, *, deleted: bool = False) -> None:
         """A ResourceQuota is there, changed, or gone."""
-        self._shown[_key("quota", document)] = _version(document)
+        self._note("quota", document)
         self._take_quota(document, deleted=deleted)
         self._changed()
+
+    def _note(self, kind: str, document: Json) -> None:
+        """Remember what an event showed while a list is under way: the list may be older."""
+        if self._listing.locked():
+            self._shown[_key(kind, document)] = _version(document)
 
     # Lists ----------------------------------------------------------------------------------------
 

@@ -107,10 +107,6 @@ class Ledger(Accounts):
 
     # A Pod's life, as the watch shows it ----------------------------------------------------------
 
-    def book(self, pod: PodRef, booking: Booking, now: float = 0.0) -> None:
-        """Take a bound Pod from a source that has no events: a file, say."""
-        self.see(Sighting(pod=pod, version=0, node=booking.node, booking=booking), now)
-
     def see(self, sighting: Sighting, now: float) -> None:
         """Apply one event. Older than what is known of that UID: no effect."""
         uid = sighting.pod.uid
