@@ -78,7 +78,9 @@ def test_a_controller_that_comes_back_counts_who_is_there(stage: Stage, kill: bo
 
     end(stage, kill=kill)
     stage.delete("t1")  # while nobody looks
-    stage.pod("during", gpumem=15000, policy="binpack")
+    # For GPU 0 alone: kube-scheduler may ask for either Pod first, and only one may want GPU 1.
+    gpu_0 = {names.USE_UUID: "GPU-node-a-a"}
+    stage.pod("during", gpumem=15000, policy="binpack", annotations=gpu_0)
     stage.start_controller()
 
     assert stage.placed("before") == 1
