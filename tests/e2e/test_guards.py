@@ -1,4 +1,4 @@
-"""What the API server holds by itself, with no process of ours running: the guards of `manifests/base`.
+"""What the API server holds by itself, with no process of ours running: the guards.
 
 The overlay "default" is installed without its webhook, and nothing of it runs.
 """

@@ -1,0 +1,667 @@
+"""The manifests as kustomize builds them, held against the programs that they start.
+
+What only a real API server can say is in `tests/e2e/test_install.py` and `test_guards.py`.
+"""
+
+import functools
+import inspect
+import re
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from cardwise import names, ports
+from cardwise.settings import Settings, parse
+
+Json = dict[str, Any]
+
+ROOT: Final = Path(__file__).parents[1]
+OVERLAYS: Final = sorted(path.name for path in (ROOT / "manifests/overlays").iterdir())
+WITH_WEBHOOK: Final = [name for name in OVERLAYS if name != "admission-policy"]
+SELF_SIGNED: Final = ["default", "ha", "migration"]
+SYSTEM: Final = names.SYSTEM_NAMESPACE
+
+
+@functools.cache
+def _built(overlay: str) -> list[Json]:
+    kubectl = Path(sys.executable).with_name("kubectl")
+    text = subprocess.run(
+        [kubectl, "kustomize", ROOT / "manifests/overlays" / overlay],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
+
+
+def built(overlay: str, kind: str = "", name: str = "") -> list[Json]:
+    """The documents of an overlay, of one kind and name where they are given."""
+    return [
+        document
+        for document in _built(overlay)
+        if kind in ("", document["kind"]) and name in ("", document["metadata"]["name"])
+    ]
+
+
+def workloads(overlay: str) -> list[Json]:
+    return [*built(overlay, "Deployment"), *built(overlay, "DaemonSet")]
+
+
+def pod_of(workload: Json) -> Json:
+    pod: Json = workload["spec"]["template"]["spec"]
+    return pod
+
+
+def containers(overlay: str) -> Iterator[Json]:
+    for workload in workloads(overlay):
+        yield from pod_of(workload)["containers"]
+
+
+def container(overlay: str, name: str) -> Json:
+    (found,) = (each for each in containers(overlay) if each["name"] == name)
+    return found
+
+
+def options(asked: Json) -> dict[str, str]:
+    """The options of a container's command line."""
+    pairs = (argument.partition("=") for argument in asked["args"])
+    return {option: value for option, _, value in pairs}
+
+
+every_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
+
+
+def test_the_overlays_that_are_promised_are_there() -> None:
+    assert OVERLAYS == ["admission-policy", "cert-manager", "default", "ha", "migration"]
+
+
+@every_overlay
+def test_an_overlay_names_each_object_once(overlay: str) -> None:
+    objects = Counter(
+        (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"])
+        for each in built(overlay)
+    )
+
+    assert {key for key, times in objects.items() if times > 1} == set()
+    assert len(objects) > 20
+
+
+@every_overlay
+def test_everything_is_ours_by_its_label(overlay: str) -> None:
+    unlabelled = [
+        each["metadata"]["name"]
+        for each in built(overlay)
+        if each["metadata"].get("labels", {}).get("app.kubernetes.io/part-of") != "cardwise"
+    ]
+
+    assert unlabelled == []
+
+
+# Images -------------------------------------------------------------------------------------------
+
+
+@every_overlay
+def test_the_images_are_ours_and_kube_schedulers_of_the_versions_that_were_tested(
+    overlay: str,
+) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    go_mod = (ROOT / "tests/controlplane/kubernetes/go.mod").read_text()
+    (kubernetes,) = re.findall(r"k8s\.io/kubernetes (v[\d.]+)$", go_mod, re.MULTILINE)
+
+    images = {each["name"]: each["image"] for each in containers(overlay)}
+
+    assert images.pop("kube-scheduler") == f"registry.k8s.io/kube-scheduler:{kubernetes}"
+    assert set(images.values()) == {f"cardwise:{version}"}
+
+
+# Programs and their options -----------------------------------------------------------------------
+
+PROMISED: Final = {
+    "cardwise-controller": {"--webhook-certificates"},
+    "cardwise-webhook": {"--config", "--listen", "--metrics-listen", "--tls-dir"},
+}
+"""Options that are agreed and not there yet; each goes from this list with its program's change."""
+
+
+@every_overlay
+def test_every_command_line_is_one_that_its_program_takes(overlay: str) -> None:
+    programs = {entry.name: entry for entry in entry_points(group="console_scripts")}
+    asked = [each for each in containers(overlay) if each["name"] != "kube-scheduler"]
+
+    assert asked
+    for each in asked:
+        (program,) = each["command"]
+        arguments = [
+            a for a in each["args"] if a.partition("=")[0] not in PROMISED.get(program, ())
+        ]
+        if program in programs:
+            # Parses them as the program does, without running it.
+            programs[program].load().make_context(program, arguments)
+        else:
+            assert arguments == []
+
+
+@every_overlay
+def test_settings_are_read_from_the_file_that_is_mounted(overlay: str) -> None:
+    (generated,) = (
+        each["metadata"]["name"]
+        for each in built(overlay, "ConfigMap")
+        if "cardwise.yaml" in each["data"]
+    )
+    assert re.fullmatch(r"cardwise-settings-\w{10}", generated), "a change must roll out"
+    for workload in workloads(overlay):
+        pod = pod_of(workload)
+        (volume,) = (each for each in pod["volumes"] if each["name"] == "settings")
+        assert volume["configMap"]["name"] == generated
+        asked = pod["containers"][0]
+        (mount,) = (each for each in asked["volumeMounts"] if each["name"] == "settings")
+        assert options(asked)["--config"] == f"{mount['mountPath']}/cardwise.yaml"
+
+
+def test_the_settings_that_are_shipped_are_the_defaults() -> None:
+    assert parse((ROOT / "manifests/base/cardwise.yaml").read_text()) == Settings()
+
+
+@every_overlay
+def test_no_volume_is_mounted_inside_another_read_only_one(overlay: str) -> None:
+    for each in containers(overlay):
+        paths = [Path(mount["mountPath"]) for mount in each["volumeMounts"]]
+        assert [p for p in paths for q in paths if p != q and p.is_relative_to(q)] == []
+
+
+@every_overlay
+def test_kube_scheduler_asks_the_controller_where_it_listens(overlay: str) -> None:
+    (shipped,) = (
+        each["data"]["scheduler.yaml"]
+        for each in built(overlay, "ConfigMap")
+        if "scheduler.yaml" in each["data"]
+    )
+    config = yaml.safe_load(shipped)
+    (extender,) = config["extenders"]
+
+    listens = options(container(overlay, "controller"))["--listen"]
+
+    assert extender["urlPrefix"] == f"http://{listens}"
+    assert listens.startswith("127.0.0.1:"), "whoever reaches it can place Pods"
+    assert [each["name"] for each in extender["managedResources"]] == list(names.RESOURCES)
+    assert config["profiles"] == [{"schedulerName": names.SCHEDULER_NAME}]
+
+
+@every_overlay
+def test_probes_ask_where_the_programs_listen(overlay: str) -> None:
+    for each in containers(overlay):
+        ports_of = {port["name"]: port["containerPort"] for port in each.get("ports", ())}
+        if "--metrics-listen" in options(each):
+            assert options(each)["--metrics-listen"] == f"0.0.0.0:{ports_of['metrics']}"
+        if each["name"] == "agent":
+            continue  # it listens nowhere yet
+        for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
+            asked = each[probe]["httpGet"]
+            assert asked["port"] in ports_of
+            assert asked["path"] == path
+
+
+def test_the_controller_is_told_which_pod_is_its_own() -> None:
+    env = {each["name"]: each["valueFrom"] for each in container("default", "controller")["env"]}
+
+    assert {name: value["fieldRef"]["fieldPath"] for name, value in env.items()} == {
+        "POD_NAME": "metadata.name",
+        "POD_NAMESPACE": "metadata.namespace",
+        "POD_UID": "metadata.uid",
+    }
+
+
+# What Pods may do on their nodes ------------------------------------------------------------------
+
+
+@every_overlay
+def test_nobody_has_capabilities_or_writes_into_the_image(overlay: str) -> None:
+    for each in containers(overlay):
+        assert each["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+@every_overlay
+def test_only_the_agent_is_root_and_sees_its_node(overlay: str) -> None:
+    for workload in workloads(overlay):
+        pod, name = pod_of(workload), workload["metadata"]["name"]
+        context = pod["securityContext"]
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+        host_paths = {each["hostPath"]["path"] for each in pod["volumes"] if "hostPath" in each}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+        if name == "cardwise-agent":
+            assert context["runAsUser"] == 0
+            assert host_paths == {"/var/lib/kubelet/device-plugins", "/var/run/cdi"}
+        else:
+            assert context["runAsNonRoot"] is True
+            assert context["runAsUser"] == 65532
+            assert host_paths == set()
+
+
+@every_overlay
+def test_every_container_asks_for_cpu_and_memory_and_has_no_limit_of_cpu(overlay: str) -> None:
+    for each in containers(overlay):
+        assert each["resources"]["requests"].keys() == {"cpu", "memory"}
+        assert "cpu" not in each["resources"].get("limits", {})
+
+
+@every_overlay
+def test_our_priority_is_below_the_clusters_own(overlay: str) -> None:
+    (priority,) = built(overlay, "PriorityClass")
+
+    assert priority["value"] < 2_000_000_000
+    assert not priority.get("globalDefault")
+    used = {pod_of(workload)["priorityClassName"] for workload in workloads(overlay)}
+    assert used == {priority["metadata"]["name"]}
+
+
+# Who is who ---------------------------------------------------------------------------------------
+
+
+@every_overlay
+def test_every_selector_selects_the_pods_of_one_workload(overlay: str) -> None:
+    labels = {
+        each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"]
+        for each in workloads(overlay)
+    }
+
+    def selects(selector: Json) -> set[str]:
+        return {name for name, has in labels.items() if selector.items() <= has.items()}
+
+    for workload in workloads(overlay):
+        name = workload["metadata"]["name"]
+        assert selects(workload["spec"]["selector"]["matchLabels"]) == {name}
+        pod = pod_of(workload)
+        anti = pod.get("affinity", {}).get("podAntiAffinity", {})
+        terms = [
+            term["podAffinityTerm"]
+            for term in anti.get("preferredDuringSchedulingIgnoredDuringExecution", ())
+        ]
+        for term in [*terms, *pod.get("topologySpreadConstraints", ())]:
+            assert selects(term["labelSelector"]["matchLabels"]) == {name}
+    for service in built(overlay, "Service"):
+        assert selects(service["spec"]["selector"]) == {service["metadata"]["name"]}
+    for budget in built(overlay, "PodDisruptionBudget"):
+        assert selects(budget["spec"]["selector"]["matchLabels"]) == {budget["metadata"]["name"]}
+        assert budget["spec"]["minAvailable"] == 1
+        (held,) = built(overlay, "Deployment", budget["metadata"]["name"])
+        assert held["spec"]["replicas"] == 2
+    for policy in built(overlay, "NetworkPolicy"):
+        selector = policy["spec"]["podSelector"]
+        if policy["metadata"]["name"] == "cardwise-nobody":
+            assert selector == {}
+        else:
+            assert selects(selector["matchLabels"]) == {policy["metadata"]["name"]}
+
+
+@every_overlay
+def test_only_ports_on_which_somebody_listens_are_open(overlay: str) -> None:
+    opened = {
+        policy["metadata"]["name"]: {
+            port["port"] for rule in policy["spec"].get("ingress", ()) for port in rule["ports"]
+        }
+        for policy in built(overlay, "NetworkPolicy")
+    }
+    webhook = {"cardwise-webhook": {8443, 9395}} if overlay in WITH_WEBHOOK else {}
+    assert opened == {"cardwise-nobody": set(), "cardwise-scheduler": {9395}, **webhook}
+    for name in opened.keys() - {"cardwise-nobody"}:
+        (workload,) = built(overlay, "Deployment", name)
+        listens = {
+            port["containerPort"]
+            for each in pod_of(workload)["containers"]
+            for port in each["ports"]
+        }
+        assert opened[name] <= listens
+
+
+@every_overlay
+def test_every_account_and_role_that_is_named_is_there(overlay: str) -> None:
+    accounts = {each["metadata"]["name"] for each in built(overlay, "ServiceAccount")}
+    assert {pod_of(each)["serviceAccountName"] for each in workloads(overlay)} == accounts
+
+    for binding in [*built(overlay, "ClusterRoleBinding"), *built(overlay, "RoleBinding")]:
+        role = binding["roleRef"]
+        if binding["metadata"]["name"] not in CLUSTERS_OWN:
+            assert built(overlay, role["kind"], role["name"]), role
+        for subject in binding["subjects"]:
+            if subject["namespace"] == SYSTEM:
+                assert subject["name"] in accounts
+
+
+CLUSTERS_OWN: Final = {
+    "cardwise-controller:kube-scheduler",
+    "cardwise-controller:volume-scheduler",
+    "cardwise-controller:authentication-reader",
+}
+"""Bindings to roles that every cluster has, for the stock kube-scheduler."""
+
+
+# Rights -------------------------------------------------------------------------------------------
+
+Right = tuple[str, str, str]
+
+EVERYWHERE: Final[dict[str, set[Right]]] = {
+    "unfinished_pods": {("", "pods", "list")},
+    "gpunodes": {("cardwise.dev", "gpunodes", "list")},
+    "nodes": {("", "nodes", "list")},
+    "quotas": {("", "resourcequotas", "list")},
+    "device_classes": {("resource.k8s.io", "deviceclasses", "list")},
+    "pod": {("", "pods", "get")},
+    "lease": set(),
+    "bind": {("", "pods/binding", "create")},
+    "create_event": {("events.k8s.io", "events", "create")},
+    "count_event": {("", "events", "patch")},
+    "annotate_node": {("", "nodes", "patch")},
+    "annotate_pod": set(),
+    "apply_gpunode_status": {("cardwise.dev", "gpunodes/status", "patch")},
+}
+"""What each verb of `ports.Cluster` needs in the whole cluster."""
+AT_HOME: Final[dict[str, set[Right]]] = {
+    "lease": {("coordination.k8s.io", "leases", "get")},
+    "annotate_pod": {("", "pods", "patch")},
+}
+"""Likewise, in our own namespace."""
+WATCHES: Final = {
+    ("", "pods", "watch"),
+    ("", "nodes", "watch"),
+    ("", "resourcequotas", "watch"),
+    ("cardwise.dev", "gpunodes", "watch"),
+}
+"""What Kopf's handlers follow."""
+ELECTION: Final = {("coordination.k8s.io", "leases", verb) for verb in ("get", "create", "update")}
+"""What kube-scheduler needs beyond the cluster's own role."""
+CERTIFICATES: Final[dict[str, set[Right]]] = {
+    "Role": {("", "secrets", verb) for verb in ("get", "update", "create")},
+    "ClusterRole": {
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", verb)
+        for verb in ("get", "patch")
+    },
+}
+STORE: Final[dict[str, set[Right]]] = {
+    "get": {("cardwise.dev", "gpunodes", "get")},
+    "create": {("cardwise.dev", "gpunodes", "create"), ("", "nodes", "get")},
+    "apply_status": {("cardwise.dev", "gpunodes/status", "patch")},
+}
+"""What each verb of `ports.GPUNodeStore` needs."""
+WRITE_ALLOCATIONS: Final = {("cardwise.dev", "allocations", "write")}
+
+
+def verbs_of(port: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(port, inspect.isfunction) if name[0] != "_"}
+
+
+def rights(overlay: str, kind: str, account: str) -> set[Right]:
+    """What an account may do by roles of ours, in the cluster or at home."""
+    given: set[Right] = set()
+    for binding in built(overlay, f"{kind}Binding"):
+        subjects = {each["name"] for each in binding["subjects"] if each["namespace"] == SYSTEM}
+        if account not in subjects or binding["metadata"]["name"] in CLUSTERS_OWN:
+            continue
+        (role,) = built(overlay, kind, binding["roleRef"]["name"])
+        for rule in role["rules"]:
+            given |= {
+                (group, resource, verb)
+                for group in rule["apiGroups"]
+                for resource in rule["resources"]
+                for verb in rule["verbs"]
+            }
+    return given
+
+
+@every_overlay
+def test_the_controller_may_do_what_it_does_and_nothing_else(overlay: str) -> None:
+    assert verbs_of(ports.Cluster) == EVERYWHERE.keys()
+    certificates = CERTIFICATES if overlay in SELF_SIGNED else {"Role": set(), "ClusterRole": set()}
+
+    assert rights(overlay, "ClusterRole", "cardwise-controller") == (
+        set().union(*EVERYWHERE.values())
+        | WATCHES
+        | WRITE_ALLOCATIONS
+        | certificates["ClusterRole"]
+    )
+    assert rights(overlay, "Role", "cardwise-controller") == (
+        set().union(*AT_HOME.values()) | ELECTION | certificates["Role"]
+    )
+
+
+@every_overlay
+def test_the_agent_may_do_what_it_does_and_nothing_else(overlay: str) -> None:
+    assert verbs_of(ports.GPUNodeStore) == STORE.keys()
+
+    assert rights(overlay, "ClusterRole", "cardwise-agent") == (
+        set().union(*STORE.values()) | WRITE_ALLOCATIONS
+    )
+    assert rights(overlay, "Role", "cardwise-agent") == set()
+
+
+@pytest.mark.parametrize("overlay", WITH_WEBHOOK)
+def test_the_webhook_has_no_right_at_all_and_no_token(overlay: str) -> None:
+    assert rights(overlay, "ClusterRole", "cardwise-webhook") == set()
+    assert rights(overlay, "Role", "cardwise-webhook") == set()
+    (deployment,) = built(overlay, "Deployment", "cardwise-webhook")
+    assert pod_of(deployment)["automountServiceAccountToken"] is False
+
+
+def test_only_the_secrets_and_the_configuration_that_are_ours_can_be_changed() -> None:
+    name = "cardwise-controller:webhook-certificates"
+    (role,), (cluster_role,) = built("default", "Role", name), built("default", "ClusterRole", name)
+
+    changing = [
+        rule for rule in (*role["rules"], *cluster_role["rules"]) if rule["verbs"] != ["create"]
+    ]
+
+    assert [rule["resourceNames"] for rule in changing] == [
+        ["cardwise-webhook-ca", "cardwise-webhook-tls"],
+        ["cardwise-webhook"],
+    ]
+
+
+# The webhook --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("overlay", WITH_WEBHOOK)
+def test_the_api_servers_way_ends_where_the_webhook_listens(overlay: str) -> None:
+    ((webhook,),) = (
+        each["webhooks"]
+        for each in built(overlay, "MutatingWebhookConfiguration", "cardwise-webhook")
+    )
+    client = webhook["clientConfig"]["service"]
+    (service,) = built(overlay, "Service", client["name"])
+    (port,) = service["spec"]["ports"]
+    asked = container(overlay, "webhook")
+    (listens,) = (p for p in asked["ports"] if p["name"] == port["targetPort"])
+
+    assert client["namespace"] == service["metadata"]["namespace"] == SYSTEM
+    assert client["port"] == port["port"]
+    assert options(asked)["--listen"] == f"0.0.0.0:{listens['containerPort']}"
+    assert client["path"] == "/mutate"
+
+
+@pytest.mark.parametrize("overlay", WITH_WEBHOOK)
+def test_the_webhook_is_narrow_short_and_strict(overlay: str) -> None:
+    (configuration,) = built(overlay, "MutatingWebhookConfiguration")
+    (webhook,) = configuration["webhooks"]
+
+    assert webhook["failurePolicy"] == "Fail"
+    assert webhook["timeoutSeconds"] <= 5
+    assert webhook["sideEffects"] == "None"
+    assert webhook["reinvocationPolicy"] == "IfNeeded"
+    assert "caBundle" not in webhook["clientConfig"], "applying again would overwrite the real one"
+    (rule,) = webhook["rules"]
+    assert (rule["operations"], rule["resources"]) == (["CREATE"], ["pods"])
+
+
+@pytest.mark.parametrize("overlay", WITH_WEBHOOK)
+def test_the_webhook_is_never_away_during_a_rollout(overlay: str) -> None:
+    (deployment,) = built(overlay, "Deployment", "cardwise-webhook")
+
+    assert deployment["spec"]["replicas"] == 2
+    assert deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    pause = container(overlay, "webhook")["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert 0 < pause < pod_of(deployment)["terminationGracePeriodSeconds"]
+
+
+@pytest.mark.parametrize("overlay", WITH_WEBHOOK)
+def test_the_certificate_is_where_the_webhook_looks(overlay: str) -> None:
+    (deployment,) = built(overlay, "Deployment", "cardwise-webhook")
+    (volume,) = (each for each in pod_of(deployment)["volumes"] if each["name"] == "tls")
+    asked = container(overlay, "webhook")
+    (mount,) = (each for each in asked["volumeMounts"] if each["name"] == "tls")
+
+    assert mount["mountPath"] == options(asked)["--tls-dir"]
+    assert volume["secret"]["secretName"] == "cardwise-webhook-tls"
+    assert volume["secret"]["optional"] is True
+    certified = "--webhook-certificates" in container(overlay, "controller")["args"]
+    assert certified == (overlay in SELF_SIGNED)
+
+
+def test_cert_managers_certificate_is_for_our_service() -> None:
+    (certificate,) = built("cert-manager", "Certificate", "cardwise-webhook")
+    (configuration,) = built("cert-manager", "MutatingWebhookConfiguration")
+
+    assert certificate["spec"]["secretName"] == "cardwise-webhook-tls"
+    assert f"cardwise-webhook.{SYSTEM}.svc" in certificate["spec"]["dnsNames"]
+    assert configuration["metadata"]["annotations"] == {
+        "cert-manager.io/inject-ca-from": f"{SYSTEM}/{certificate['metadata']['name']}"
+    }
+    issuers = {each["metadata"]["name"]: each["spec"] for each in built("cert-manager", "Issuer")}
+    issuer = issuers[certificate["spec"]["issuerRef"]["name"]]
+    (authority,) = (c for c in built("cert-manager", "Certificate") if c["spec"].get("isCA"))
+    assert authority["spec"]["secretName"] == issuer["ca"]["secretName"]
+    assert authority["spec"]["secretName"] != "cardwise-webhook-ca", "it is the controller's"
+
+
+def test_no_process_of_ours_is_on_the_path_with_admission_policies() -> None:
+    assert built("admission-policy", "MutatingAdmissionPolicy")
+    assert built("admission-policy", "MutatingWebhookConfiguration") == []
+    assert built("admission-policy", "Service") == []
+    (only,) = built("admission-policy", "Deployment")
+    assert only["metadata"]["name"] == "cardwise-scheduler"
+
+
+# Texts that the guards repeat ---------------------------------------------------------------------
+
+
+def quoted_in(expression: str) -> list[str]:
+    return re.findall(r"'([^']*)'", expression)
+
+
+def expressions(spec: Any) -> Iterator[str]:
+    """Every expression of an admission policy or a webhook's conditions."""
+    match spec:
+        case dict():
+            for key, value in spec.items():
+                if key in ("expression", "messageExpression"):
+                    yield value
+                else:
+                    yield from expressions(value)
+        case list():
+            for value in spec:
+                yield from expressions(value)
+
+
+@every_overlay
+def test_every_key_resource_and_scheduler_that_a_guard_names_is_spelt_as_ours(overlay: str) -> None:
+    known = {
+        *names.ALLOCATION_ANNOTATIONS,
+        *names.RESOURCES,
+        names.DEFAULTED,
+        names.WEIGHTS,
+        names.API_GROUP,
+        "kubernetes.io/config.mirror",
+    }
+    kinds = ("Policy", "WebhookConfiguration")
+    guards = [each for each in built(overlay) if each["kind"].endswith(kinds)]
+
+    spelt = {
+        word
+        for guard in guards
+        for expression in expressions(guard)
+        for text in quoted_in(expression)
+        for word in re.findall(r"[a-z.]+\.(?:io|com|dev)(?:/[a-z-]+)?", text.replace("~1", "/"))
+    }
+
+    assert spelt - known - {"kubernetes.io/hostname", "kubernetes.io/config"} == set()
+
+
+@every_overlay
+def test_every_allocation_key_is_guarded(overlay: str) -> None:
+    (guard,) = built(overlay, "ValidatingAdmissionPolicy", "cardwise-allocations")
+    (keys,) = (each for each in guard["spec"]["variables"] if each["name"] == "keys")
+
+    assert quoted_in(keys["expression"]) == list(names.ALLOCATION_ANNOTATIONS)
+    assert guard["spec"]["failurePolicy"] == "Fail"
+    assert guard["spec"]["matchConstraints"].keys() == {"resourceRules"}, "there is no opt-out"
+
+
+@every_overlay
+def test_pods_are_chosen_by_every_resource_of_ours(overlay: str) -> None:
+    conditions = [
+        condition["expression"]
+        for each in built(overlay)
+        for part in [*each.get("webhooks", ()), each.get("spec", {})]
+        for condition in part.get("matchConditions", ())
+        if condition["name"] == "names-a-resource-of-ours"
+    ]
+
+    assert len(conditions) == (1 if overlay in WITH_WEBHOOK else 2)
+    for condition in conditions:
+        assert quoted_in(condition) == list(names.RESOURCES)
+
+
+@every_overlay
+def test_a_scheduler_that_was_not_chosen_is_the_same_everywhere(overlay: str) -> None:
+    conditions = [
+        condition["expression"]
+        for each in built(overlay)
+        for condition in each.get("spec", {}).get("matchConditions", ())
+        if condition["name"] == "chose-no-other-scheduler"
+    ]
+
+    assert conditions
+    for condition in conditions:
+        assert set(quoted_in(condition)) == {*names.TAKEN_OVER_SCHEDULERS, names.SCHEDULER_NAME}
+
+
+@every_overlay
+def test_every_policy_has_its_binding(overlay: str) -> None:
+    for kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"):
+        bound = {each["spec"]["policyName"] for each in built(overlay, f"{kind}Binding")}
+        assert {each["metadata"]["name"] for each in built(overlay, kind)} == bound
+
+
+def test_hamis_accounts_may_write_allocations_while_both_run() -> None:
+    (binding,) = built("migration", "ClusterRoleBinding", "cardwise-allocations:hami")
+    (role,) = built("migration", "ClusterRole", binding["roleRef"]["name"])
+
+    assert {(each["namespace"], each["name"]) for each in binding["subjects"]} == {
+        ("kube-system", "hami-scheduler"),
+        ("kube-system", "hami-device-plugin"),
+    }
+    assert role["rules"] == [
+        {"apiGroups": ["cardwise.dev"], "resources": ["allocations"], "verbs": ["write"]}
+    ]
+
+
+def test_the_agents_go_where_there_are_cards() -> None:
+    (agent,) = built("default", "DaemonSet")
+    node = pod_of(agent)["affinity"]["nodeAffinity"]
+    terms = node["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+
+    assert [term["matchExpressions"][0]["key"] for term in terms] == [
+        "gpu",
+        "nvidia.com/gpu.present",
+        "feature.node.kubernetes.io/pci-10de.present",
+    ]
+    assert pod_of(agent)["tolerations"] == [{"operator": "Exists"}]
