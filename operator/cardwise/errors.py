@@ -8,7 +8,7 @@
     ├── BadAllocation     an allocation annotation that can't be read
     ├── BadGPUNode        a GPUNode that the schema would refuse
     ├── BadSettings       the settings file: the message names the key
-    ├── BadBody           the body of a call that is not what kube-scheduler sends
+    ├── BadBody           the body of a call that is not what its caller should send
     ├── BadDocument       a file given to the command line: the message names file and line
     ├── ApiError          the API server refused, or its answer is not known
     └── NvmlUnavailable   the driver's library is absent or does not answer
@@ -42,7 +42,7 @@ class BadSettings(CardwiseError):
 
 
 class BadBody(CardwiseError):
-    """The body of a call to the extender that is not what kube-scheduler sends."""
+    """The body of a call that is not what kube-scheduler or the API server sends."""
 
 
 class BadDocument(CardwiseError):

@@ -154,3 +154,25 @@ class Cluster(Protocol):
     async def apply_gpunode_status(self, name: str, status: dict[str, Any], manager: str) -> None:
         """Server-side apply of a part of a GPUNode's status."""
         ...
+
+    async def secret(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """One Secret as it is now, or None."""
+        ...
+
+    async def write_secret(self, secret: dict[str, Any]) -> None:
+        """Replace the version of a Secret that was read; without a version, create it.
+
+        Status 409: it is there already, or was changed since.
+        """
+        ...
+
+    async def webhook_configuration(self, name: str) -> dict[str, Any] | None:
+        """One MutatingWebhookConfiguration as it is now, or None."""
+        ...
+
+    async def patch_webhook_configuration(self, name: str, change: dict[str, Any]) -> None:
+        """Strategic merge into a MutatingWebhookConfiguration.
+
+        Status 409: it was changed since the version that ``change`` names.
+        """
+        ...

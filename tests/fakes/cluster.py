@@ -6,6 +6,7 @@ kept in ``changes`` and goes nowhere by itself, so that a test can delay, drop o
 """
 
 import asyncio
+import base64
 import copy
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable
@@ -206,6 +207,36 @@ class FakeCluster:
 
         await self._do("apply_gpunode_status", (name, manager), apply)
 
+    async def secret(self, namespace: str, name: str) -> Json | None:
+        """One Secret as it is, or None."""
+        return await self._do(
+            "secret",
+            (namespace, name),
+            lambda: copy.deepcopy(self.objects["Secret"].get((namespace, name))),
+            within=2.0,
+        )
+
+    async def write_secret(self, secret: Json) -> None:
+        """Replace the version of a Secret that was read, or create it."""
+        body = copy.deepcopy(secret)
+        await self._do("write_secret", _key(body), lambda: self._write_secret(body))
+
+    async def webhook_configuration(self, name: str) -> Json | None:
+        """One MutatingWebhookConfiguration as it is, or None."""
+        return await self._do(
+            "webhook_configuration",
+            (name,),
+            lambda: copy.deepcopy(self.objects["MutatingWebhookConfiguration"].get(("", name))),
+            within=2.0,
+        )
+
+    async def patch_webhook_configuration(self, name: str, change: Json) -> None:
+        """Strategic merge into a MutatingWebhookConfiguration, of its webhooks by name."""
+        body = copy.deepcopy(change)
+        await self._do(
+            "patch_webhook_configuration", (name,), lambda: self._patch_webhooks(name, body)
+        )
+
     # Steps ----------------------------------------------------------------------------------------
 
     async def _do(
@@ -286,6 +317,40 @@ class FakeCluster:
         conditions[:] = [each for each in conditions if each["type"] != "PodScheduled"]
         conditions.append({"type": "PodScheduled", "status": "True"})
         self.put(pod)
+
+    def _write_secret(self, body: Json) -> None:
+        name, version = body["metadata"]["name"], body["metadata"].get("resourceVersion")
+        held = self.objects["Secret"].get(_key(body))
+        if not version:
+            if held is not None:
+                raise ApiError(409, f'secrets "{name}" already exists')
+        elif held is None:
+            raise ApiError(404, f'secrets "{name}" not found')
+        elif held["metadata"]["resourceVersion"] != version:
+            raise ApiError(409, f'secrets "{name}": the object has been modified')
+        elif held.get("immutable") or held["type"] != body["type"]:
+            raise ApiError(422, f'Secret "{name}" is invalid: field is immutable')
+        if (
+            body["type"] == "kubernetes.io/tls"
+            and not {"tls.crt", "tls.key"} <= body["data"].keys()
+        ):
+            raise ApiError(422, f'Secret "{name}" is invalid: data[tls.crt]: Required value')
+        self.put(body)
+
+    def _patch_webhooks(self, name: str, change: Json) -> None:
+        held = copy.deepcopy(self._held("MutatingWebhookConfiguration", name))
+        version = change.get("metadata", {}).get("resourceVersion")
+        if version not in (None, held["metadata"]["resourceVersion"]):
+            raise ApiError(409, f'"{name}": the object has been modified')
+        webhooks = {webhook["name"]: webhook for webhook in held["webhooks"]}
+        for each in change["webhooks"]:
+            if each["name"] not in webhooks:
+                raise ApiError(422, f'"{name}" is invalid: webhooks: Required value')
+            bundle = base64.b64decode(each["clientConfig"]["caBundle"])
+            if bundle and b"-----BEGIN CERTIFICATE-----" not in bundle:
+                raise ApiError(422, f'"{name}" is invalid: caBundle: unable to load certificates')
+            webhooks[each["name"]]["clientConfig"].update(each["clientConfig"])
+        self.put(held)
 
     def _post(self, event: Json) -> None:
         """The rules of events.k8s.io/v1."""

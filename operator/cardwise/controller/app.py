@@ -18,6 +18,7 @@ from cardwise.controller.binder import Binder
 from cardwise.controller.classes import Classes
 from cardwise.controller.clock import Clock
 from cardwise.controller.gate import Gate
+from cardwise.controller.keeper import CertificateKeeper
 from cardwise.controller.metrics import Metrics
 from cardwise.controller.mirror import Mirror
 from cardwise.controller.recorder import Recorder
@@ -70,6 +71,8 @@ class Controller:
     own_pod: PodRef | None = None
     election: Election | None = None
     """None: there is no other replica."""
+    webhook_certificates: bool = False
+    """Whether the webhook's certificates are made and renewed here."""
     instance: str = field(default_factory=socket.gethostname)
     clock: Clock = field(default_factory=Clock)
     ledger: Ledger = field(default_factory=Ledger)
@@ -168,20 +171,40 @@ class Controller:
         ]
         if self.activity is not None:
             running.append(self.activity.run())
+        if self.webhook_certificates:
+            running.append(CertificateKeeper(self.cluster, self.gate, self.clock).run())
         if self.own_pod is not None:
             running.append(self.watchman.beat(self.own_pod))
         return running
 
 
 async def serve(
-    client: Client, settings: Settings, addresses: Addresses, election: Election | None = None
+    client: Client,
+    settings: Settings,
+    addresses: Addresses,
+    election: Election | None = None,
+    *,
+    webhook_certificates: bool = False,
 ) -> None:
     """Run a controller on a real cluster until SIGTERM or SIGINT.
+
+    Args:
+        client: its connection to the cluster.
+        settings: of the settings file.
+        addresses: where it listens.
+        election: None: there is no other replica.
+        webhook_certificates: whether it makes and renews the webhook's certificates.
 
     Raises:
         Exception: a part of it failed that nothing can do without; the process must be restarted.
     """
-    controller = Controller(KubeCluster(client), settings, own_pod=_own_pod(), election=election)
+    controller = Controller(
+        KubeCluster(client),
+        settings,
+        own_pod=_own_pod(),
+        election=election,
+        webhook_certificates=webhook_certificates,
+    )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

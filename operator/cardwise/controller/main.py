@@ -14,21 +14,11 @@ from cardwise.controller.app import Addresses, Election, serve
 from cardwise.errors import BadSettings, CardwiseError
 from cardwise.kube import connect
 from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE
+from cardwise.options import Address
 from cardwise.settings import Settings
 
+_ADDRESS = Address("127.0.0.1:8478")
 _LEASE = f"{SYSTEM_NAMESPACE}/{SCHEDULER_NAME}"
-
-
-class _Address(click.ParamType[tuple[str, int]]):
-    name = "HOST:PORT"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        host, _, port = str(value).rpartition(":")
-        if not host or not port.isdecimal() or int(port) > 65535:
-            self.fail(f"{value!r} is not an address; write e.g. 127.0.0.1:8478", param, ctx)
-        return host.strip("[]"), int(port)
 
 
 class _Lease(click.ParamType[tuple[str, str]]):
@@ -52,14 +42,14 @@ class _Lease(click.ParamType[tuple[str, str]]):
 @click.option("--kubeconfig", help="Cluster to serve; by default the one this runs in.")
 @click.option(
     "--listen",
-    type=_Address(),
+    type=_ADDRESS,
     default="127.0.0.1:8478",
     show_default=True,
     help="For kube-scheduler; whoever reaches it can place Pods.",
 )
 @click.option(
     "--metrics-listen",
-    type=_Address(),
+    type=_ADDRESS,
     default="0.0.0.0:9395",
     show_default=True,
     help="For probes and Prometheus.",
@@ -85,6 +75,12 @@ class _Lease(click.ParamType[tuple[str, str]]):
     help="No: this is the only replica, and always active.",
 )
 @click.option(
+    "--webhook-certificates/--no-webhook-certificates",
+    default=False,
+    show_default=True,
+    help="Make and renew the webhook's CA and certificate, and fill in its caBundle.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
@@ -98,6 +94,7 @@ def main(  # noqa: PLR0913, PLR0917 - an argument an option
     lease: tuple[str, str],
     identity: str,
     leader_election: bool,
+    webhook_certificates: bool,
     log_level: str,
 ) -> None:
     """Decide on which node and which cards GPU Pods run: the scheduler extender of Cardwise."""
@@ -116,7 +113,15 @@ def main(  # noqa: PLR0913, PLR0917 - an argument an option
         raise SystemExit(2) from error
     try:
         addresses = Addresses(extender=listen, reports=metrics_listen)
-        uvloop.run(_run(settings, kubeconfig, addresses, election if leader_election else None))
+        uvloop.run(
+            _run(
+                settings,
+                kubeconfig,
+                addresses,
+                election if leader_election else None,
+                webhook_certificates,
+            )
+        )
     except (CardwiseError, OSError) as error:
         raise SystemExit(f"cardwise-controller: {error}") from error
     except asyncio.CancelledError:
@@ -124,9 +129,14 @@ def main(  # noqa: PLR0913, PLR0917 - an argument an option
 
 
 async def _run(
-    settings: Settings, kubeconfig: str | None, addresses: Addresses, election: Election | None
+    settings: Settings,
+    kubeconfig: str | None,
+    addresses: Addresses,
+    election: Election | None,
+    webhook_certificates: bool,
 ) -> None:
-    await serve(await connect(kubeconfig), settings, addresses, election)
+    client = await connect(kubeconfig)
+    await serve(client, settings, addresses, election, webhook_certificates=webhook_certificates)
 
 
 if __name__ == "__main__":

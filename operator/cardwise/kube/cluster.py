@@ -9,6 +9,8 @@ from cardwise.kube.client import Client
 from cardwise.kube.gpunodes import GPUNODES, apply_status
 
 _MERGE = "application/merge-patch+json"
+_STRATEGIC = "application/strategic-merge-patch+json"
+_WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -89,6 +91,29 @@ class KubeCluster:
         """Server-side apply of a part of a GPUNode's status."""
         await apply_status(self._client, name, status, manager)
 
+    async def secret(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """One Secret as it is now (a quorum read), or None."""
+        return await self._or_none(f"{_secrets_path(namespace)}/{quote(name, safe='')}")
+
+    async def write_secret(self, secret: dict[str, Any]) -> None:
+        """Replace the version of a Secret that was read; without a version, create it."""
+        metadata = secret["metadata"]
+        path = _secrets_path(metadata["namespace"])
+        if metadata.get("resourceVersion"):
+            path = f"{path}/{quote(metadata['name'], safe='')}"
+            await self._client.request("PUT", path, body=secret)
+        else:
+            await self._client.request("POST", path, body=secret)
+
+    async def webhook_configuration(self, name: str) -> dict[str, Any] | None:
+        """One MutatingWebhookConfiguration as it is now (a quorum read), or None."""
+        return await self._or_none(f"{_WEBHOOKS}/{quote(name, safe='')}")
+
+    async def patch_webhook_configuration(self, name: str, change: dict[str, Any]) -> None:
+        """Strategic merge into a MutatingWebhookConfiguration."""
+        path = f"{_WEBHOOKS}/{quote(name, safe='')}"
+        await self._client.request("PATCH", path, body=change, content_type=_STRATEGIC)
+
     async def _or_none(self, path: str) -> dict[str, Any] | None:
         """One object as it is now; None where there is none."""
         try:
@@ -111,3 +136,7 @@ def _pod_path(namespace: str, name: str) -> str:
 
 def _events_path(namespace: str) -> str:
     return f"/apis/events.k8s.io/v1/namespaces/{quote(namespace, safe='')}/events"
+
+
+def _secrets_path(namespace: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets"

@@ -1,0 +1,22 @@
+"""Types of command-line options that more than one process has."""
+
+import click
+
+
+class Address(click.ParamType[tuple[str, int]]):
+    """Where to listen: ``HOST:PORT``; an IPv6 address may stand in brackets."""
+
+    name = "HOST:PORT"
+
+    def __init__(self, example: str) -> None:
+        """Make the type; ``example`` is what a mistake is answered with."""
+        self._example = example
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """Take the text of the command line apart."""
+        host, _, port = str(value).rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65535:
+            self.fail(f"{value!r} is not an address; write e.g. {self._example}", param, ctx)
+        return host.strip("[]"), int(port)
