@@ -16,6 +16,7 @@ import pytest
 import build
 from cardwise.controller import app, watch
 from cardwise.controller.app import Addresses, Controller, Election, serve
+from cardwise.controller.mirror import Mirror
 from cardwise.controller.watch import Watchman
 from cardwise.kube import connect
 from cardwise.settings import Settings
@@ -166,6 +167,42 @@ async def test_a_pod_is_placed_watched_and_forgotten(
     assert await process.status(f"{process.verbs}/healthz") is None
     assert "Cleanup activity is not executed" not in caplog.text
     assert "Unclosed" not in caplog.text
+
+
+# Red: no doubt after an exception (`handlers._handler`).
+@pytest.mark.parametrize("what", ["it came", "it went"])
+async def test_an_event_that_could_not_be_taken_is_made_up_for_soon(
+    process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    take, failed = Mirror.see_pod, []
+
+    def fails_once(self: Mirror, pod: Json, *, deleted: bool = False) -> None:
+        if pod["metadata"]["name"] == "t" and deleted == (what == "it went") and not failed:
+            failed.append(pod)
+            raise ZeroDivisionError("inside")
+        take(self, pod, deleted=deleted)
+
+    monkeypatch.setattr(Mirror, "see_pod", fails_once)
+    await process.start(tmp_path)
+
+    async def calm() -> bool:
+        lists = [it for it in process.server.seen if it.path == "/api/v1/pods"]
+        return len([it for it in lists if "watch" not in it.query]) >= 3
+
+    await process.until(calm)  # the first list, Kopf's, and the one that comes after Kopf's
+    loop = asyncio.get_running_loop()
+
+    process.cluster.put(build.pod("t", node="n1", allocated=build.allocation("GPU-n1-a")))
+    await process.until_metrics(lambda text: 'pod="t"' in text)
+    if what == "it went":
+        process.cluster.remove("Pod", "t", "default")
+        began = loop.time()
+        await process.until_metrics(lambda text: 'pod="t"' not in text)
+        assert loop.time() - began < 4.0
+
+    assert len(failed) == 1
+    assert "cardwise_ledger_repairs_total 1.0" in await process.metrics()
+    await process.stop()
 
 
 async def test_kopf_writes_nothing(process: Process, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import build
 from cardwise.controller import handlers
+from cardwise.controller.watch import BEAT_SECONDS, SILENCE_SECONDS
 from controllers import OWN, World, passing
 
 Json = dict[str, Any]
@@ -73,6 +74,18 @@ async def test_kopf_never_gives_a_watch_up_and_never_stays_away_for_long() -> No
         first = list(islice(backoffs, 1000))
         assert len(first) == 1000
         assert (first[0], max(first)) == (1, 5)
+
+
+async def test_a_dead_watch_is_found_out_long_before_the_process_counts_as_dead() -> None:
+    settings = handlers.settings()
+
+    assert settings.watching.server_timeout is not None
+    assert settings.networking.request_timeout is not None
+    # Between these two the API server ends an idle watch: that is no silence.
+    assert settings.watching.server_timeout + 5 <= settings.watching.inactivity_timeout
+    # A dead watch, and then a list that is not answered, once.
+    worst = settings.watching.inactivity_timeout + settings.networking.request_timeout
+    assert worst + BEAT_SECONDS < SILENCE_SECONDS
 
 
 async def test_kopf_logs_in_as_it_is_told() -> None:

@@ -311,7 +311,6 @@ async def _watch(
         kopf.operator(
             registry=registry,
             settings=handlers.settings(),
-            standalone=True,
             clusterwide=True,
             ready_flag=ready,
             stop_flag=kopf_stop,

@@ -14,11 +14,17 @@ import kopf
 from cardwise.controller.classes import Classes
 from cardwise.controller.mirror import Mirror
 from cardwise.controller.watch import Health, Watchman
+from cardwise.kube.client import LIST_SECONDS
 from cardwise.names import API_GROUP, API_VERSION, GPUNODE_PLURAL
 from cardwise.wire.pods import pod_ref
 
 _log = logging.getLogger(__name__)
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+
+WATCH_SECONDS = 30
+"""How long a watch lives: then the API server ends it, and it goes on from what it said last."""
+DEAD_SECONDS = 35.0
+"""Silence after which a watch is dead: one that lived would have come to its end by then."""
 
 Json = dict[str, Any]
 
@@ -98,7 +104,10 @@ def settings() -> kopf.OperatorSettings:
     wanted.scanning.disabled = True
     wanted.peering.standalone = True
     wanted.watching.chunk_size = 500
-    wanted.watching.server_timeout = 300
+    wanted.watching.server_timeout = WATCH_SECONDS
+    wanted.watching.inactivity_timeout = DEAD_SECONDS
+    # A list that is not answered would keep its watch away; Kopf waits 300 s.
+    wanted.networking.request_timeout = LIST_SECONDS
     wanted.networking.error_backoffs = _Backoffs()
     # A Pod that ends is told as DELETED then; the finished ones cost nothing.
     wanted.watching.field_selectors["", "v1", "pods"] = _UNFINISHED

@@ -17,6 +17,8 @@ from cardwise.errors import ApiError
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _ODD_FILES = (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError)
 """What a kubeconfig of another shape makes the library raise."""
+LIST_SECONDS = 30.0
+"""How long one chunk of a list may take; 500 Pods take less than one."""
 _SHOWN = 300
 """Characters of an API server's message that are kept: enough to act on, safe to log."""
 
@@ -118,7 +120,7 @@ class Client:
         """
         query = {**(query or {}), "limit": str(limit)}
         while True:
-            answer = await self.request("GET", path, query=query, within=60.0)
+            answer = await self.request("GET", path, query=query, within=LIST_SECONDS)
             yield answer.get("items") or []
             token = (answer.get("metadata") or {}).get("continue")
             if not token:
