@@ -13,7 +13,8 @@ import fault_proxy
 from cardwise.errors import ApiError
 from cardwise.kube import Client, connect
 from fakes.apiserver import ApiServer, Reply
-from fault_proxy import Plan, Proxy, copy, listening
+from fault_proxy import Plan
+from fault_server import Proxy, copy, listening
 
 
 async def said(*when: float, cut_off: bool = False) -> AsyncIterator[bytes]:
@@ -181,6 +182,42 @@ async def test_how_a_watch_ends(between: Between, fault: str, want: bytes) -> No
 
     assert said.startswith(b'{"type":"ADDED"}\n')
     assert said.endswith(want)
+
+
+@pytest.mark.looptime(False)
+@pytest.mark.parametrize("watch", [True, False], ids=["a watch", "a write"])
+async def test_what_is_frozen_is_not_passed_on_and_not_answered(
+    between: Between, watch: bool
+) -> None:
+    await between.tell("plan", {"watches" if watch else "requests": {fault_proxy.FROZEN: 1.0}})
+    asking = asyncio.create_task(between.watch() if watch else outcome(between))
+
+    done, _ = await asyncio.wait({asking}, timeout=0.3)
+
+    assert not done
+    assert between.server.seen == []
+    assert (await between.tell("state"))["met"] == {fault_proxy.FROZEN: 1}
+    asking.cancel()
+    await between.tell("plan", {})
+    assert await outcome(between) == "done"
+
+
+@pytest.mark.looptime(False)
+async def test_a_watch_that_was_silenced_says_nothing_and_does_not_end(between: Between) -> None:
+    between.server.replies = [Reply(b'{"type":"ADDED"}\n')]
+    between.server.hangs = True
+    watching = asyncio.create_task(between.watch())
+    while (await between.tell("state"))["watches"] == 0:  # noqa: ASYNC110 - over HTTP
+        await asyncio.sleep(0.01)
+
+    await between.tell("silence", {"ends": "/pods"})
+    between.server.over.set()  # behind the proxy it says more, and ends
+    # What is planned for watches meets only those that still speak.
+    await between.tell("plan", {"watches": {fault_proxy.CUT: 1.0}})
+
+    done, _ = await asyncio.wait({watching}, timeout=0.3)
+    assert not done
+    watching.cancel()
 
 
 def test_a_seed_decides() -> None:

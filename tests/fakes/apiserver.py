@@ -54,7 +54,8 @@ class ApiServer:
         self.replies = list(replies) or [Reply()]
         self.seen: list[Seen] = []
         self.hangs = False
-        """Watches do not end by themselves."""
+        """Watches do not end by themselves, but when they are over."""
+        self.over = asyncio.Event()
         self.url = ""
 
     @asynccontextmanager
@@ -108,7 +109,9 @@ class ApiServer:
             watch = web.StreamResponse(status=reply.status)
             await watch.prepare(request)
             await watch.write(body)
-            await asyncio.Event().wait()
+            await self.over.wait()
+            await watch.write(body)
+            return watch
         if reply.cut:
             response = web.StreamResponse(status=reply.status)
             response.content_length = len(body) + 100
