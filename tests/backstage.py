@@ -15,7 +15,14 @@ import yaml
 
 import build
 from cardwise import names
-from controlplane.launcher import ApiError, ControlPlane, Process, free_port, standing_ground
+from controlplane.launcher import (
+    SYSTEM_NAMESPACE,
+    ApiError,
+    ControlPlane,
+    Process,
+    free_port,
+    standing_ground,
+)
 
 Json = dict[str, Any]
 
@@ -232,8 +239,9 @@ class Backstage:
         self.cp.request("PATCH", path, change, content_type=_MERGE)
 
     def all_pods(self) -> list[Json]:
-        """Every Pod of the cluster."""
-        found: list[Json] = self.cp.request("GET", "/api/v1/pods")["items"]
+        """Every Pod of the cluster but Cardwise's own."""
+        others = f"/api/v1/pods?fieldSelector=metadata.namespace!={SYSTEM_NAMESPACE}"
+        found: list[Json] = self.cp.request("GET", others)["items"]
         return found
 
     def _request(self, method: str, path: str, body: Any = None) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+from fault_proxy import FaultProxy
 from stage import Stage
 
 
@@ -22,6 +23,16 @@ def stage(theatre: Stage) -> Iterator[Stage]:
     assert theatre.legal() == []
 
 
+@pytest.fixture
+def proxy(stage: Stage) -> Iterator[FaultProxy]:
+    """A proxy, which does nothing yet, between the stage's controller and the API server."""
+    with FaultProxy(stage.cp) as proxy:
+        stage.controller.terminate()
+        stage.start_controller(kubeconfig=proxy.through(stage.account))
+        yield proxy
+        stage.controller.kill()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
@@ -29,6 +40,7 @@ def pytest_runtest_makereport(
     """Show what our processes logged last, whatever it was that failed."""
     report = yield
     stage = getattr(item, "funcargs", {}).get("stage")
-    if report.failed and stage is not None:
+    # Where the last test fails in its end, the logs have gone with the control plane.
+    if report.failed and stage is not None and stage.cp.directory.exists():
         report.sections.append(("logs of the cluster's processes", stage.tails()))
     return report

@@ -1,0 +1,166 @@
+"""Killed by -9 at the worst moments: exactly one of two Pods has the one card afterwards.
+
+A proxy holds the call that is under way, so that a test knows when the controller was killed, and
+fails where the kill came too late.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+import fault_proxy
+from bookings import in_cluster, in_ledger, samples
+from cardwise.controller.binder import BIND_SECONDS
+from cardwise.names import Reason
+from fault_proxy import FaultProxy
+from stage import Stage
+
+
+def takes_over(stage: Stage, winner: str = "p", loser: str = "q") -> None:
+    """Exactly one of two Pods has the one card, and the ledger says so; then the other gets it."""
+    stage.placed(winner)
+    if loser not in stage.pods():
+        stage.pod(loser, gpumem=1000, policy="mutex")
+    stage.pending(loser, Reason.EXCLUSIVE)
+    assert in_ledger(stage) == in_cluster(stage)
+    assert len(in_cluster(stage)) == 1
+    stage.delete(winner)
+    stage.placed(loser, within=10)
+
+
+def answered(stage: Stage, verb: str) -> int:
+    """How many calls of kube-scheduler the controller has answered."""
+    told = samples(stage, "cardwise_decision_seconds_count")
+    return int(sum(value for labels, value in told if labels["verb"] == verb))
+
+
+# Between /filter and /bind ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def door(stage: Stage) -> Iterator[FaultProxy]:
+    """A proxy between kube-scheduler and the controller."""
+    with FaultProxy(stage.cp, server=stage.extender_url, name="extender-proxy") as door:
+        stage.controller.terminate()
+        stage.start_controller()
+        stage.scheduler.terminate()
+        stage.scheduler = stage.cp.start_scheduler(extender_url=door.url)
+        yield door
+        stage.scheduler.terminate()
+        stage.scheduler = stage.cp.start_scheduler(extender_url=stage.extender_url)
+
+
+def killed_before_bind(stage: Stage, door: FaultProxy) -> None:
+    """A Pod's cards are held, its /bind is under way, and the controller is killed; a new one."""
+    stage.node("node-a", 1)
+    door.next("/bind", fault_proxy.HOLD)
+    stage.pod("p", gpumem=1000, policy="mutex")
+    stage.cp.wait("the proxy to hold /bind", lambda: door.held() is not None, 20)
+    assert (answered(stage, "filter"), answered(stage, "bind")) == (1, 0)
+    assert [value for _, value in samples(stage, "cardwise_holds")] == [1]
+    assert stage.controller.poll() is None
+
+    stage.controller.kill()
+
+    assert door.held() is not None, "too late: /bind went on"
+    assert stage.placement("p") is None
+    stage.start_controller()
+    assert in_ledger(stage) == set(), "the hold is lost"
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["arrives at the next", "is lost"])
+def test_killed_between_filter_and_a_bind_that(stage: Stage, door: FaultProxy, on: bool) -> None:
+    killed_before_bind(stage, door)
+
+    door.release(on=on)
+
+    takes_over(stage)
+
+
+# Red: count no tenants (`Scheduler._decide_and_hold`).
+def test_killed_between_filter_and_a_bind_that_arrives_when_another_pod_has_the_card(
+    stage: Stage, door: FaultProxy
+) -> None:
+    killed_before_bind(stage, door)
+    stage.pod("q", gpumem=1000, policy="mutex")
+    stage.placed("q")
+
+    door.release(on=True)
+
+    takes_over(stage, winner="q", loser="p")
+
+
+# In the middle of a Binding -----------------------------------------------------------------------
+
+
+def killed_in_a_binding(stage: Stage, proxy: FaultProxy, fault: str) -> None:
+    """A Pod's Binding is under way, and the controller is killed meanwhile."""
+    stage.node("node-a", 1)
+    # Else the watch would tell what came of the Binding before its answer does.
+    proxy.silence()
+    proxy.next("/binding", fault)
+    stage.pod("p", gpumem=1000, policy="mutex")
+    stage.cp.wait("the proxy to hold the Binding", lambda: proxy.held() is not None, 20)
+    assert answered(stage, "bind") == 0
+    assert stage.controller.poll() is None
+
+    stage.controller.kill()
+
+    age = proxy.held()
+    assert age is not None
+    assert age < BIND_SECONDS, "too late: the controller had given its first try up"
+
+
+def restart(stage: Stage, proxy: FaultProxy) -> None:
+    """A new controller, by the same way."""
+    stage.start_controller(kubeconfig=proxy.through(stage.account))
+
+
+def test_killed_when_a_binding_was_sent_and_never_arrived(stage: Stage, proxy: FaultProxy) -> None:
+    killed_in_a_binding(stage, proxy, fault_proxy.HOLD)
+    assert stage.placement("p") is None
+    proxy.release(on=False)
+
+    restart(stage, proxy)
+    takes_over(stage)
+
+
+# Red: take no Pod from the first list (`Mirror.reconcile`).
+def test_killed_when_a_binding_was_sent_and_arrives_afterwards(
+    stage: Stage, proxy: FaultProxy
+) -> None:
+    killed_in_a_binding(stage, proxy, fault_proxy.HOLD)
+    assert stage.placement("p") is None
+    proxy.release(on=True)
+    stage.placed("p", within=5)  # though nobody lives who asked for it
+
+    restart(stage, proxy)
+    takes_over(stage)
+
+
+# Red: as above.
+def test_killed_when_a_binding_was_answered_and_nobody_heard_it(
+    stage: Stage, proxy: FaultProxy
+) -> None:
+    killed_in_a_binding(stage, proxy, fault_proxy.KEEP)
+    assert stage.placement("p") is not None
+    proxy.release(on=False)
+
+    restart(stage, proxy)
+    takes_over(stage)
+
+
+def test_a_binding_that_arrives_after_the_next_controller_bound_the_pod_changes_nothing(
+    stage: Stage, proxy: FaultProxy
+) -> None:
+    killed_in_a_binding(stage, proxy, fault_proxy.HOLD)
+    restart(stage, proxy)
+    stage.placed("p")
+    before = stage.get("p")["metadata"]["annotations"]
+
+    proxy.release(on=True)
+
+    stage.pod("q", gpumem=1000, policy="mutex")
+    stage.pending("q", Reason.EXCLUSIVE)
+    assert stage.get("p")["metadata"]["annotations"] == before
+    assert in_ledger(stage) == in_cluster(stage)
