@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
+from random import Random
 
 import pytest
 
@@ -312,6 +313,22 @@ def test_a_node_of_64_cards_is_searched_in_no_time(
     found = best_set([node], 8, table, SPREAD, joined=True)
 
     assert indexes(found) == want_first
+
+
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize("count", [8, 16, 32])
+def test_a_table_that_no_machine_has_is_not_searched_for_ever(count: int, joined: bool) -> None:
+    """64 cards, no two linked alike: a set all the same. Red when ``_Search`` counts no steps."""
+    random = Random(1)
+    node = [sight(card(at, tenants=at % 3)) for at in range(64)]
+    table = Links(
+        link(a, b, random.choice([1, 2, 4, 6]), random.choice(["SYS", "PHB", "PIX"]))
+        for a, b in combinations(range(64), 2)
+    )
+
+    found = best_set([node], count, table, SPREAD, joined=joined)
+
+    assert len(indexes(found) or []) == count
 
 
 def test_the_largest_numbers_are_exact() -> None:

@@ -22,6 +22,9 @@ PATH_SCORE = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50, "BOARD": 6
 NVLINK_SCORE = 100
 _TAIL = 8
 """Cards whose subsets are listed (256 of them): half of the 16 cards of the largest common node."""
+_STEPS = 20_000
+"""Steps of one search, half a second for 64 cards. 16 cards that are linked at random need up to
+300, 24 need up to 9,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,7 @@ class _Search:
             for at, kind in enumerate(kinds[:head])
         ]
         self._most: dict[tuple[int, int], list[int]] = {}
+        self._steps = _STEPS
         self._descend(0, count, 0, [], [0] * len(own))
 
     def found(self) -> list[int]:
@@ -170,6 +174,9 @@ class _Search:
             counts: how many cards of each earlier kind were chosen.
             gains: what the links to the chosen ones add to each card from this kind on.
         """
+        self._steps -= 1
+        if self._steps < 0:
+            return
         if at == self._head:
             self._finish(left, total, counts, gains)
             return
