@@ -1,5 +1,8 @@
 """Over nodes: policy.md section 3 (leading reason), section 4 (node score), section 1 (UUIDs)."""
 
+import tracemalloc
+from collections.abc import Callable
+
 import pytest
 
 from cardwise.engine.decide import Memo, decide, leading_word
@@ -328,6 +331,43 @@ def test_questions_that_name_many_cards_fill_the_memo_sooner() -> None:
         decide(request(signature(use_uuids=uuids, nouse_uuids=uuids)), [LIGHT], memo)
 
     assert len(memo) == 2 * (1 + 20 + 20 + 1)
+
+
+@pytest.mark.timeout(60)  # counting bytes is slow
+@pytest.mark.parametrize(
+    "question",
+    [
+        pytest.param(lambda n: signature(ask(memory=n)), id="memory"),
+        pytest.param(lambda n: signature(use_types=(f"{n}" * 40_000,)), id="a long model"),
+        pytest.param(lambda n: signature(nouse_types=many(n)), id="models"),
+        pytest.param(lambda n: signature(use_uuids=frozenset({f"{n}" * 40_000})), id="a long UUID"),
+        pytest.param(lambda n: signature(nouse_uuids=frozenset(many(n))), id="UUIDs"),
+        pytest.param(lambda n: signature(*[ask(memory=n)] * 40), id="containers"),
+        pytest.param(lambda n: signature(*[ask(16, 1 + n)] * 20), id="cards of containers"),
+    ],
+)
+def test_what_users_write_weighs_in_the_memo_as_much_as_it_takes(
+    question: Callable[[int], Signature],
+) -> None:
+    """Red when ``_weight`` leaves out a word or its length, or ``_answer_weight`` is always 1."""
+    memo = Memo()
+    nodes = [
+        view(f"n{n}", state(*(card(at, slots=10_000 + n) for at in range(16)))) for n in range(10)
+    ]
+    decide(request(question(0)), nodes, Memo())  # what is made once, and kept anyway
+    tracemalloc.start()
+    try:
+        decide(request(question(1)), nodes, memo)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept / len(memo) < 4 * 1024, "bytes of what counts as one"
+
+
+def many(number: int) -> tuple[str, ...]:
+    """Thousands of words that no other number has."""
+    return tuple(f"{number}-{word}" for word in range(2_000))
 
 
 def test_a_memo_keeps_two_hundred_thousand_answers_by_default() -> None:

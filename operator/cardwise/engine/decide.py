@@ -21,6 +21,12 @@ from cardwise.model import (
 from cardwise.names import NodePolicy, Reason
 
 _Key = int | tuple[int, tuple[bool, ...]]
+_CHARACTERS = 64
+"""Of a user's word that weigh as much as an answer."""
+_PICKS = 16
+"""Cards given that weigh as much as the rest of an answer."""
+_MOST_CARDS = 64
+"""A node has no more: who asks for more gets none."""
 _SECONDARY = frozenset({Reason.NODE_NOT_REPORTED, Reason.NODE_TOO_FEW_CARDS})
 
 
@@ -34,8 +40,9 @@ class Memo:
         """Make an empty memo.
 
         Args:
-            limit: outcomes kept, each question counted as one more, and one more for each UUID
-                that it names; above it, those of the longest unused question go first.
+            limit: outcomes kept, each question counted as one more a container, a UUID, a part of
+                a model's name, and 64 characters of one; an outcome of many cards counts more,
+                too. Above it, those of the longest unused question go first.
         """
         self._limit = limit
         self._answers: dict[tuple[Signature, QuotaRoom | None], dict[_Key, Outcome]] = {}
@@ -56,16 +63,29 @@ class Memo:
         return known
 
     def added(self, count: int) -> None:
-        """Take note of answers that were added, and drop old ones above the limit."""
+        """Take note of the weight of answers that were added, and drop old ones above the limit."""
         self._size += count
         while self._size > self._limit:
             oldest = next(iter(self._answers))
-            self._size -= _weight(oldest[0]) + len(self._answers.pop(oldest))
+            answers = self._answers.pop(oldest)
+            self._size -= _weight(oldest[0]) + len(answers) * _answer_weight(oldest[0])
 
 
 def _weight(signature: Signature) -> int:
     """What a question counts beside its answers: it may stay without any, and be long."""
-    return 1 + len(signature.use_uuids) + len(signature.nouse_uuids)
+    several = (
+        signature.use_uuids,
+        signature.nouse_uuids,
+        signature.use_types,
+        signature.nouse_types,
+    )
+    written = sum(1 + len(word) // _CHARACTERS for words in several for word in words)
+    return len(signature.asks) + written
+
+
+def _answer_weight(signature: Signature) -> int:
+    """What one answer counts: of most Pods 1, of one with hundreds of containers what it holds."""
+    return 1 + sum(min(ask.count, _MOST_CARDS) for ask in signature.asks) // _PICKS
 
 
 def decide(
@@ -96,7 +116,7 @@ def decide(
             rank = (view.score if spread else -view.score, view.name)
             if best_rank is None or rank < best_rank:
                 best, best_rank = view, rank
-    memo.added(len(known) - before)
+    memo.added((len(known) - before) * _answer_weight(signature))
     return Decision(
         request=request,
         node=best.name if best else None,
