@@ -182,11 +182,18 @@ async def test_writes(
 async def test_no_name_leads_to_another_path(
     server: ApiServer, cluster: KubeCluster, act: Callable[[KubeCluster, str], Awaitable[object]]
 ) -> None:
+    """Red when ``_segment`` takes a step for a name, or quotes nothing."""
     await act(cluster, "a/../../secrets?x=1")
 
     assert "a%2F..%2F..%2Fsecrets%3Fx=1" in server.seen[0].raw
     assert "/../" not in server.seen[0].raw
     assert server.seen[0].query == {}
+
+    for step in (".", ".."):
+        with pytest.raises(ApiError) as caught:
+            await act(cluster, step)
+        assert caught.value.status == 404
+    assert len(server.seen) == 1
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,7 @@ class KubeCluster:
     async def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
         """One Lease as it is now (a quorum read), or None."""
         return await self._or_none(
-            f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}"
-            f"/leases/{quote(name, safe='')}"
+            f"/apis/coordination.k8s.io/v1/namespaces/{_segment(namespace)}/leases/{_segment(name)}"
         )
 
     async def bind(self, binding: dict[str, Any], *, within: float) -> None:
@@ -72,13 +71,13 @@ class KubeCluster:
 
     async def count_event(self, namespace: str, name: str, again: dict[str, Any]) -> None:
         """Say that an event happened again, by core/v1: there its text may change."""
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/events/{quote(name, safe='')}"
+        path = f"/api/v1/namespaces/{_segment(namespace)}/events/{_segment(name)}"
         await self._client.request("PATCH", path, body=again, content_type=_MERGE)
 
     async def annotate_node(self, name: str, key: str, value: str) -> None:
         """Set one annotation of a Node."""
         body = {"metadata": {"annotations": {key: value}}}
-        path = f"/api/v1/nodes/{quote(name, safe='')}"
+        path = f"/api/v1/nodes/{_segment(name)}"
         await self._client.request("PATCH", path, body=body, content_type=_MERGE)
 
     async def annotate_pod(self, namespace: str, name: str, key: str, value: str) -> None:
@@ -93,25 +92,25 @@ class KubeCluster:
 
     async def secret(self, namespace: str, name: str) -> dict[str, Any] | None:
         """One Secret as it is now (a quorum read), or None."""
-        return await self._or_none(f"{_secrets_path(namespace)}/{quote(name, safe='')}")
+        return await self._or_none(f"{_secrets_path(namespace)}/{_segment(name)}")
 
     async def write_secret(self, secret: dict[str, Any]) -> None:
         """Replace the version of a Secret that was read; without a version, create it."""
         metadata = secret["metadata"]
         path = _secrets_path(metadata["namespace"])
         if metadata.get("resourceVersion"):
-            path = f"{path}/{quote(metadata['name'], safe='')}"
+            path = f"{path}/{_segment(metadata['name'])}"
             await self._client.request("PUT", path, body=secret)
         else:
             await self._client.request("POST", path, body=secret)
 
     async def webhook_configuration(self, name: str) -> dict[str, Any] | None:
         """One MutatingWebhookConfiguration as it is now (a quorum read), or None."""
-        return await self._or_none(f"{_WEBHOOKS}/{quote(name, safe='')}")
+        return await self._or_none(f"{_WEBHOOKS}/{_segment(name)}")
 
     async def patch_webhook_configuration(self, name: str, change: dict[str, Any]) -> None:
         """Strategic merge into a MutatingWebhookConfiguration."""
-        path = f"{_WEBHOOKS}/{quote(name, safe='')}"
+        path = f"{_WEBHOOKS}/{_segment(name)}"
         await self._client.request("PATCH", path, body=change, content_type=_STRATEGIC)
 
     async def _or_none(self, path: str) -> dict[str, Any] | None:
@@ -129,14 +128,26 @@ class KubeCluster:
         return self._client.pages(path, query=query, limit=self._chunk)
 
 
-# Names come from whoever calls /filter and /bind: none may lead to another path than its own.
+def _segment(name: str) -> str:
+    """A name as one step of a path.
+
+    Names come from whoever calls /filter and /bind: none may lead to another path than its own.
+
+    Raises:
+        ApiError: it is no name of any object, but a step on the spot or back.
+    """
+    if name in (".", ".."):
+        raise ApiError(404, f'nothing is named "{name}"')
+    return quote(name, safe="")
+
+
 def _pod_path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+    return f"/api/v1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
 
 
 def _events_path(namespace: str) -> str:
-    return f"/apis/events.k8s.io/v1/namespaces/{quote(namespace, safe='')}/events"
+    return f"/apis/events.k8s.io/v1/namespaces/{_segment(namespace)}/events"
 
 
 def _secrets_path(namespace: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets"
+    return f"/api/v1/namespaces/{_segment(namespace)}/secrets"
