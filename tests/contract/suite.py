@@ -58,6 +58,10 @@ class Ground(Protocol):
         """The next call of a verb does what it says, and nobody hears of it."""
         ...
 
+    def forget(self) -> None:
+        """The history is compacted: lists and watches of before can't go on."""
+        ...
+
 
 class ClusterContract:
     """The promises; a subclass brings the fixture ``ground``."""
@@ -175,6 +179,16 @@ class ClusterContract:
 
         assert [first] + [named(page) async for page in pages] == [["a", "b"], ["c", "e"]]
 
+    async def test_a_list_that_took_too_long_can_not_be_continued(self, ground: Ground) -> None:
+        for name in ("a", "b", "c"):
+            ground.put(build.gpunode(name, status={"cards": []}, reported_at=None))
+        pages = ground.cluster.gpunodes()
+        assert named(await anext(pages)) == ["a", "b"]
+
+        ground.forget()
+
+        assert (await refusal(anext(pages))).status == 410
+
     async def test_a_list_of_nothing_is_one_empty_page(self, ground: Ground) -> None:
         assert [page async for page in ground.cluster.unfinished_pods()] == [[]]
         assert [page async for page in ground.cluster.gpunodes()] == [[]]
@@ -264,6 +278,36 @@ class ClusterContract:
         count = ground.cluster.count_event(ground.namespace, "e", again_body(2, WHEN, "a note"))
 
         assert (await refusal(count)).status == 404
+
+    async def test_a_count_whose_answer_is_lost_has_happened(self, ground: Ground) -> None:
+        body = event(ground, some_pod(ground))
+        await ground.cluster.create_event(body)
+        name = body["metadata"]["name"]
+        ground.lose_answer("count_event")
+
+        count = ground.cluster.count_event(ground.namespace, name, again_body(3, WHEN, "news"))
+
+        assert (await refusal(count)).status is None
+        assert ground.get("Event", name, ground.namespace)["note"] == "news"
+
+    async def test_an_annotation_whose_answer_is_lost_is_set(self, ground: Ground) -> None:
+        ground.put(build.node_object("n1"))
+        ground.lose_answer("annotate_node")
+
+        annotate = ground.cluster.annotate_node("n1", "example.com/k", "1")
+
+        assert (await refusal(annotate)).status is None
+        annotations = ground.get("Node", "n1")["metadata"]["annotations"]
+        assert annotations["example.com/k"] == "1"
+
+    async def test_a_status_whose_answer_is_lost_is_applied(self, ground: Ground) -> None:
+        ground.put(build.gpunode("n1", status={"cards": []}, reported_at=None))
+        ground.lose_answer("apply_gpunode_status")
+
+        error = await refusal(apply(ground, "controller", summary={"slots": "3/20"}))
+
+        assert error.status is None
+        assert ground.get("GPUNode", "n1")["status"]["summary"] == {"slots": "3/20"}
 
     async def test_an_event_whose_answer_is_lost_is_there(self, ground: Ground) -> None:
         body = event(ground, some_pod(ground))

@@ -1,14 +1,21 @@
 """The adapter on a real kube-apiserver keeps what the fake cluster is held to."""
 
+import base64
+import contextlib
+import http.client
+import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 import fault_proxy
 from cardwise.kube import connect
+from cardwise.kube.client import Client
 from cardwise.kube.cluster import KubeCluster
 from contract.suite import CHUNK, ClusterContract
+from contract.watching import WatchContract
 from controlplane.launcher import SYSTEM_NAMESPACE, ControlPlane, standing_ground
 from fault_proxy import FaultProxy
 
@@ -23,8 +30,33 @@ _COLLECTIONS = {
     "ResourceQuota": f"{_CORE}/namespaces/NS/resourcequotas",
     "Event": "/apis/events.k8s.io/v1/namespaces/NS/events",
 }
-_ANSWERS = {"bind": "/binding", "create_event": "/events"}
+_ANSWERS = {
+    "bind": "/binding",
+    "create_event": "/events",
+    "count_event": ".0000000000000001",
+    "annotate_node": "/nodes/n1",
+    "apply_gpunode_status": "/status",
+}
+"""How the path of a call ends."""
 _NOT_MINE = ("uid", "resourceVersion")
+
+
+class OldClient(Client):
+    """A client whose lists take longer than the API server remembers, once it is told so."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client._api)
+        self.forgotten = False
+
+    async def request(self, method: str, path: str, **more: Any) -> Json:
+        token = (more.get("query") or {}).get("continue")
+        if self.forgotten and token:
+            # kube-apiserver keeps a copy of its own beside etcd's history: ask for a moment that
+            # is in neither.
+            fields = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+            old = json.dumps({**fields, "rv": 1}).encode()
+            more["query"]["continue"] = base64.urlsafe_b64encode(old).decode().rstrip("=")
+        return await super().request(method, path, **more)
 
 
 class RealGround:
@@ -33,10 +65,11 @@ class RealGround:
     namespace = SYSTEM_NAMESPACE
     """The one where the controller may annotate Pods."""
 
-    def __init__(self, cp: ControlPlane, proxy: FaultProxy, cluster: KubeCluster) -> None:
+    def __init__(self, cp: ControlPlane, proxy: FaultProxy, client: OldClient) -> None:
         self.cp = cp
         self.proxy = proxy
-        self.cluster = cluster
+        self.client = client
+        self.cluster = KubeCluster(client, chunk=CHUNK)
 
     def put(self, document: Json) -> Json:
         metadata = {k: v for k, v in document["metadata"].items() if k not in _NOT_MINE}
@@ -73,6 +106,14 @@ class RealGround:
     def lose_answer(self, verb: str) -> None:
         self.proxy.next(_ANSWERS[verb], fault_proxy.LOST)
 
+    def forget(self) -> None:
+        self.client.forgotten = True
+        now = _etcd(self.cp, "range", {"key": base64.b64encode(b"/").decode()})
+        _etcd(self.cp, "compaction", {"revision": now["header"]["revision"], "physical": True})
+
+    async def show(self) -> None:
+        """It shows by itself."""
+
     def clear(self) -> None:
         """Take away what the test brought."""
         for kind in ("Node", "GPUNode", "DeviceClass"):
@@ -95,6 +136,19 @@ class RealGround:
         return _COLLECTIONS[kind].replace("NS", namespace)
 
 
+def _etcd(cp: ControlPlane, verb: str, body: Json) -> Json:
+    """Ask etcd itself."""
+    [url] = [each.url for each in cp._supervisor._all() if each.name == "etcd"]
+    assert url is not None
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=10)
+    with contextlib.closing(connection):
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", f"/v3/kv/{verb}", json.dumps(body), headers)
+        found: Json = json.load(connection.getresponse())
+    return found
+
+
 @pytest.fixture(scope="module")
 def proxy() -> Iterator[FaultProxy]:
     # Nobody else at work: no scheduler, no controllers, no kubelets.
@@ -106,15 +160,20 @@ def proxy() -> Iterator[FaultProxy]:
             yield proxy
 
 
+@pytest.fixture
+async def ground(proxy: FaultProxy) -> AsyncIterator[RealGround]:
+    cp = proxy.cp
+    account = proxy.through(cp.service_account_kubeconfig("cardwise-controller"))
+    client = await connect(str(account))
+    ground = RealGround(cp, proxy, OldClient(client))
+    yield ground
+    await client.close()
+    ground.clear()
+
+
 class TestKubeCluster(ClusterContract):
     """The suite over a kube-apiserver."""
 
-    @pytest.fixture
-    async def ground(self, proxy: FaultProxy) -> AsyncIterator[RealGround]:
-        cp = proxy.cp
-        account = proxy.through(cp.service_account_kubeconfig("cardwise-controller"))
-        client = await connect(str(account))
-        ground = RealGround(cp, proxy, KubeCluster(client, chunk=CHUNK))
-        yield ground
-        await client.close()
-        ground.clear()
+
+class TestKubeWatches(WatchContract):
+    """The watches over a kube-apiserver."""

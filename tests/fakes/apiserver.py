@@ -5,6 +5,7 @@
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ import orjson
 from aiohttp import web
 
 from cardwise.errors import ApiError
-from fakes.cluster import Change, FakeCluster
+from fakes.cluster import Change, FakeCluster, is_finished
 
 Json = dict[str, Any]
 TOKEN = "a-token"  # noqa: S105 - of a server that holds nothing
@@ -153,7 +154,13 @@ class ClusterServer(ApiServer):
         super().__init__()
         self.cluster = cluster
         self._shown: list[Change] = []
+        self._oldest = 0
+        """No watch can begin before it."""
         self._news = asyncio.Condition()
+
+    def forget(self) -> None:
+        """What was shown so far can't be shown again."""
+        self._oldest = self.cluster._version
 
     async def show(self) -> None:
         """Let the watches see what was written."""
@@ -185,7 +192,7 @@ class ClusterServer(ApiServer):
         if parts[-1] in _KINDS and "watch" in seen.query:
             return await self._watch(_KINDS[parts[-1]], seen, request)
         if parts[-1] in _KINDS:
-            return web.json_response(self._list(_KINDS[parts[-1]]))
+            return web.json_response(self._list(_KINDS[parts[-1]], seen))
         if parts[-2] in ("pods", "leases"):
             kind = {"pods": "Pod", "leases": "Lease"}[parts[-2]]
             found = self.cluster.objects[kind].get((parts[-3], parts[-1]))
@@ -194,11 +201,13 @@ class ClusterServer(ApiServer):
             )
         return web.json_response({"message": "not found"}, status=404)
 
-    def _list(self, kind: str) -> Json:
+    def _list(self, kind: str, seen: Seen) -> Json:
+        found = self.cluster.objects[kind].values()
+        unfinished = "fieldSelector" in seen.query
         return {
             "kind": f"{kind}List",
             "metadata": {"resourceVersion": str(self.cluster._version)},
-            "items": list(self.cluster.objects[kind].values()),
+            "items": [each for each in found if not (unfinished and is_finished(each))],
         }
 
     async def _watch(self, kind: str, seen: Seen, request: web.Request) -> web.StreamResponse:
@@ -206,6 +215,19 @@ class ClusterServer(ApiServer):
         response = web.StreamResponse()
         response.content_type = "application/json"
         await response.prepare(request)
+        if 0 < since < self._oldest:
+            message = f"too old resource version: {since} ({self._oldest})"
+            body = {"kind": "Status", "status": "Failure", "reason": "Expired", "code": 410}
+            line = {"type": "ERROR", "object": {**body, "message": message}}
+            await response.write(orjson.dumps(line) + b"\n")
+            return response
+        seconds = float(seen.query.get("timeoutSeconds", 3600))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._follow(kind, since, response)
+        return response
+
+    async def _follow(self, kind: str, since: int, response: web.StreamResponse) -> None:
         told = 0
         while True:
             async with self._news:

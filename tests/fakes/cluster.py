@@ -70,6 +70,8 @@ class FakeCluster:
         self._faults: defaultdict[str, deque[Fault | None]] = defaultdict(deque)
         self._slow: dict[str, float] = {}
         self._version = 100
+        self._lists = 0
+        """How often what lists need to be continued was forgotten."""
         self._late: set[asyncio.Task[None]] = set()
         for document in documents:
             self.put(document)
@@ -85,10 +87,13 @@ class FakeCluster:
         held["metadata"]["resourceVersion"] = str(self._version)
         known = self.objects[kind].get(key)
         self.objects[kind][key] = held
-        shown = "MODIFIED" if known is not None else "ADDED"
-        if kind == "Pod" and _is_finished(held):
-            shown = "DELETED"  # the watch asks for unfinished Pods only
-        self.changes.append(Change(kind, shown, copy.deepcopy(held)))
+        shown, told = "MODIFIED" if known is not None else "ADDED", copy.deepcopy(held)
+        if kind == "Pod" and is_finished(held):
+            # The watch asks for unfinished Pods only: to it this one is gone, as it was before.
+            shown, told = "DELETED", copy.deepcopy(known or held)
+            told["metadata"]["resourceVersion"] = held["metadata"]["resourceVersion"]
+        if not (shown == "DELETED" and known is not None and is_finished(known)):
+            self.changes.append(Change(kind, shown, told))
         return copy.deepcopy(held)
 
     def remove(self, kind: str, name: str, namespace: str = "") -> None:
@@ -98,7 +103,12 @@ class FakeCluster:
             self._applied.pop(name, None)
         self._version += 1
         held["metadata"]["resourceVersion"] = str(self._version)
-        self.changes.append(Change(kind, "DELETED", held))
+        if not (kind == "Pod" and is_finished(held)):  # the watch was told so when it finished
+            self.changes.append(Change(kind, "DELETED", held))
+
+    def forget(self) -> None:
+        """Compact the history: no list that has begun can be continued."""
+        self._lists += 1
 
     def get(self, kind: str, name: str, namespace: str = "") -> Json:
         """An object as it is."""
@@ -124,7 +134,7 @@ class FakeCluster:
 
     def unfinished_pods(self) -> AsyncIterator[list[Json]]:
         """Every Pod that is not finished, in chunks."""
-        return self._pages("unfinished_pods", "Pod", lambda pod: not _is_finished(pod))
+        return self._pages("unfinished_pods", "Pod", lambda pod: not is_finished(pod))
 
     def gpunodes(self) -> AsyncIterator[list[Json]]:
         """Every GPUNode, in chunks."""
@@ -279,8 +289,15 @@ class FakeCluster:
         """One consistent list, as of the first page, by namespace and name."""
         found = sorted(self.objects[kind].items())
         held = [_listed(copy.deepcopy(each)) for _, each in found if wanted(each)]
+        lists = self._lists
+
+        def page(start: int) -> list[Json]:
+            if start and lists != self._lists:
+                raise ApiError(410, "The provided continue parameter is too old")
+            return held[start : start + self.chunk]
+
         for start in range(0, max(1, len(held)), self.chunk):
-            yield await self._do(verb, (), lambda at=start: held[at : at + self.chunk])
+            yield await self._do(verb, (), lambda at=start: page(at))
 
     def _held(self, kind: str, name: str, namespace: str = "") -> Json:
         try:
@@ -387,5 +404,6 @@ def _about(event: Json) -> str:
     return f"{regarding['namespace']}/{regarding['name']}"
 
 
-def _is_finished(pod: Json) -> bool:
+def is_finished(pod: Json) -> bool:
+    """Whether a Pod ended."""
     return pod.get("status", {}).get("phase") in _FINISHED
