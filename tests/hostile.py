@@ -37,10 +37,10 @@ def spoilt(draw: st.DrawFn, wholes: st.SearchStrategy[dict[str, Any]]) -> Any:
     """An object in which up to three fields, at any depth, hold anything or are gone."""
     thing: dict[str, Any] = copy.deepcopy(draw(wholes))
     for _ in range(draw(st.integers(1, 3))):
-        places = list(_places(thing))
-        if not places:
+        found = places(thing)
+        if not found:
             return draw(JSON)
-        parent, key = draw(st.sampled_from(places))
+        parent, key = draw(st.sampled_from(found))
         if draw(st.booleans()):
             parent[key] = draw(JSON)
         else:
@@ -48,7 +48,31 @@ def spoilt(draw: st.DrawFn, wholes: st.SearchStrategy[dict[str, Any]]) -> Any:
     return thing
 
 
-def _places(thing: Any) -> list[tuple[Any, Any]]:
+VALUES: dict[str, Any] = {
+    "null": None,
+    "a number": 7,
+    "a negative fraction": -1.5,
+    "a huge number": 2**70,
+    "a text": "x",
+    "an empty text": "",
+    "true": True,
+    "an empty list": [],
+    "a list": [{"a": [1]}, "b", None],
+    "an empty object": {},
+    "an object": {"name": {"a": 1}, "x": [2]},
+}
+"""One value of every type: what may stand where another was meant."""
+
+
+def replaced(thing: Any, at: int, value: Any) -> Any:
+    """A copy in which one field or list element, counted over all of them, holds another value."""
+    other = copy.deepcopy(thing)
+    parent, key = places(other)[at]
+    parent[key] = value
+    return other
+
+
+def places(thing: Any) -> list[tuple[Any, Any]]:
     """Every field and list element, with what holds it."""
     held = (
         thing.items()
@@ -59,5 +83,5 @@ def _places(thing: Any) -> list[tuple[Any, Any]]:
     )
     found: list[tuple[Any, Any]] = []
     for key, value in held:
-        found += [(thing, key), *_places(value)]
+        found += [(thing, key), *places(value)]
     return found
