@@ -12,7 +12,7 @@ from typing import Any
 import kopf
 from aiohttp import web
 
-from cardwise.controller import extender, handlers
+from cardwise.controller import extender, handlers, server
 from cardwise.controller.activity import Activity
 from cardwise.controller.binder import Binder
 from cardwise.controller.classes import Classes
@@ -262,7 +262,7 @@ async def _listen(
         ),
         (extender.reports(controller.metrics, controller.health), addresses.reports),
     ]:
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_FINISH_SECONDS)
+        runner = server.runner(app, finish_seconds=_FINISH_SECONDS)
         runners.append(runner)
         await runner.setup()
         await web.TCPSite(runner, host, port).start()

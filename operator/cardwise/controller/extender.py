@@ -4,6 +4,7 @@ Two applications over one scheduler: the verbs listen on loopback alone, because
 /bind can place Pods; health and metrics are open to the cluster.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,6 +18,9 @@ from cardwise.errors import BadBody
 from cardwise.wire import extender
 
 _Answer = Callable[[object], Awaitable[dict[str, Any]]]
+_BODY_SECONDS = 5.0
+"""How long a body may take from its first byte to its last: kube-scheduler sits beside us. Also
+what a caller that sends half of one can make the end of the process wait."""
 
 
 def verbs(scheduler: Scheduler, metrics: Metrics, health: Health) -> web.Application:
@@ -55,7 +59,11 @@ def _handler(
     async def handle(request: web.Request) -> web.Response:
         with metrics.timed(verb) as timer:
             try:
-                result = await answer(extender.decoded(await request.read()))
+                result = await answer(extender.decoded(await _body(request)))
+            except web.HTTPRequestTimeout:
+                timer.result = "bad"
+                text = f"The body did not come within {_BODY_SECONDS:.0f} s.\n"
+                return web.Response(status=408, text=text)
             except BadBody as error:
                 timer.result = "bad"
                 return web.Response(status=400, text=f"{error}\n")
@@ -76,6 +84,22 @@ def _handler(
             return web.Response(body=written, content_type="application/json")
 
     return handle
+
+
+async def _body(request: web.Request) -> bytes:
+    """The whole body.
+
+    Raises:
+        web.HTTPRequestTimeout: its sender is too slow.
+        BadBody: its sender went away.
+    """
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            return await request.read()
+    except TimeoutError as error:
+        raise web.HTTPRequestTimeout from error
+    except ConnectionError as error:
+        raise BadBody("The body ended in the middle.") from error
 
 
 def _add_reports(app: web.Application, metrics: Metrics, health: Health) -> None:

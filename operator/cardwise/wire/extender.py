@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from cardwise.errors import BadBody
+from cardwise.wire.fields import quoted
 
 BODY_BYTES = 16 * 1024 * 1024
 """The largest body that is read."""
@@ -150,7 +151,7 @@ def preempt_call(value: object) -> PreemptCall:
     )
     victims = {}
     for node, entry in _object(field, by_node).items():
-        where = f"{field}[{node[:_NAME_LENGTH]}]"
+        where = f"{field}[{quoted(node, _NAME_LENGTH)}]"
         fields = {} if entry is None else _fields(entry, where)
         pods = _listed(f"{where}.Pods", fields.get("pods"))
         count = fields.get("numpdbviolations") or 0

@@ -49,6 +49,8 @@ def quoted(value: object, most: int = 60) -> str:
     line = _spelled(value, most)
     # Half a surrogate pair, which JSON can carry, could not be written to anyone.
     line = line.encode("utf-8", "replace").decode()
+    # JSON escapes no line end of Unicode's, nor what turns the writing around.
+    line = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
     return line if len(line) <= most else line[: most - 1] + "…"
 
 

@@ -4,6 +4,7 @@ The law is policy.md sections 1, 2 and 7. What can't be read is an ``InvalidRequ
 sentence for the Pod's owner, never silently no request: such a Pod would start without a card.
 """
 
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 from cardwise import policy
@@ -63,8 +64,8 @@ _GO_BOOLEANS: Final = {
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
 }
 _UNKNOWN_KEPT: Final = 20
-"""Unknown names of a chain that are told of: a text of 250 KiB has tens of thousands, and each is
-compared with every known name."""
+"""Unknown names of a chain, or modes, that are told of: a text of 250 KiB has tens of thousands,
+and each is compared with every known name."""
 _WEIGHT_KEYS: Final = ("slot", "core", "memory")
 _WEIGHT_DIGITS: Final = 18
 """As many digits as 64 signed bits hold for certain."""
@@ -215,9 +216,9 @@ class _Reading:
         ]
         if known is None:
             return members
-        for member in dict.fromkeys(members):
-            if member not in known:
-                self._warn(key, member, f"write one or more of {', '.join(known)}")
+        unknown = dict.fromkeys(member for member in members if member not in known)
+        for member in islice(unknown, _UNKNOWN_KEPT):
+            self._warn(key, member, f"write one or more of {', '.join(known)}")
         return [member for member in members if member in known]
 
     def _warn(self, key: str, value: str, instead: str) -> None:
