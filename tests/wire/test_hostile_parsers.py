@@ -109,7 +109,12 @@ whole_weights = st.permutations(["slot", "core", "memory"]).flatmap(
     lambda keys: st.tuples(
         *(
             st.tuples(
-                blanks, st.just(key), blanks, st.just("="), blanks, st.sampled_from(DIGITS[:5])
+                blanks,
+                st.just(key),
+                blanks,
+                st.just("="),
+                blanks,
+                st.sampled_from([*DIGITS[:5] * 4, *DIGITS]),
             ).map("".join)
             for key in keys
         )

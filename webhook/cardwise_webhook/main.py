@@ -10,7 +10,7 @@ import click
 import uvloop
 from aiohttp import web
 
-from cardwise import settings_file
+from cardwise import callers, settings_file
 from cardwise.errors import BadSettings
 from cardwise.options import Address
 from cardwise.settings import Settings
@@ -158,6 +158,7 @@ def _runner(app: web.Application) -> web.AppRunner:
     return web.AppRunner(
         app,
         access_log=None,
+        logger=callers.log,
         shutdown_timeout=_CLOSE_SECONDS,
         keepalive_timeout=_KEEPALIVE_SECONDS,
         lingering_time=_LINGER_SECONDS,
