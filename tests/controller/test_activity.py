@@ -52,13 +52,15 @@ class Leases:
         self.held("", seconds=1)
 
     @contextlib.asynccontextmanager
-    async def holding(self, holder: str, *, seconds: int = 15) -> AsyncIterator[None]:
-        """Take the Lease and renew it every 2 s."""
+    async def holding(
+        self, holder: str, *, seconds: int = 15, every: float = 2.0
+    ) -> AsyncIterator[None]:
+        """Take the Lease and renew it every so many seconds."""
         self.held(holder, seconds=seconds)
 
         async def renew() -> None:
             while True:
-                await asyncio.sleep(2.0)
+                await asyncio.sleep(every)
                 self.held(holder, seconds=seconds, same=True)
 
         async with background(renew()):
@@ -467,6 +469,89 @@ async def test_a_lease_that_is_lost_while_the_pod_is_read_stops_its_binding(
             assert cluster.called("bind") == 0
 
 
+# A Lease that is held in vain ---------------------------------------------------------------------
+
+PATIENCE = 20.0
+
+
+async def until_not_ready(world: World, within: float = 60.0) -> float:
+    """Seconds until the replica says that it is not ready."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with asyncio.timeout(within):
+        while not world.controller.health.not_ready():
+            await passing(0.1)
+    return loop.time() - began
+
+
+@pytest.mark.parametrize(
+    ("verb", "fault", "want"),
+    [
+        pytest.param("lease", refused(403), "can't see its Lease", id="the Lease is refused"),
+        pytest.param("lease", unanswered(), "can't see its Lease", id="no answer about the Lease"),
+        pytest.param("unfinished_pods", refused(500), "lists Pods first", id="no list of Pods"),
+    ],
+)
+async def test_a_replica_that_can_not_act_for_its_scheduler_is_not_ready(
+    cluster: FakeCluster, leases: Leases, verb: str, fault: Fault, want: str
+) -> None:
+    async with replica(cluster, "a") as a, leases.holding("a_1"):
+        if verb == "lease":
+            await passing(SETTLED)
+        cluster.fail(verb, *[fault] * 200)
+
+        assert PATIENCE - 1 <= await until_not_ready(a) <= PATIENCE + 1
+        assert want in a.controller.health.not_ready()
+        assert want in refusal(a)
+
+
+async def test_a_replica_that_never_saw_the_lease_is_not_ready(cluster: FakeCluster) -> None:
+    cluster.fail("lease", *[refused(403)] * 200)
+    async with replica(cluster, "a") as a:
+        assert PATIENCE - 1 <= await until_not_ready(a) <= PATIENCE + 1
+
+
+async def test_a_replica_that_acts_again_is_ready_again(
+    cluster: FakeCluster, leases: Leases
+) -> None:
+    async with replica(cluster, "a") as a, leases.holding("a_1"):
+        await passing(SETTLED)
+        a.cluster.blind = True
+        await passing(PATIENCE + 5)
+        assert a.controller.health.not_ready()
+
+        a.cluster.blind = False
+        await passing(3.0)
+        assert is_active(a)
+        assert a.controller.health.not_ready() == ""
+
+
+async def test_a_replica_that_is_blind_while_another_acts_stays_ready(
+    cluster: FakeCluster, leases: Leases
+) -> None:
+    # Its scheduler holds nothing: to restart it, while the API server is away say, helps nobody.
+    async with replica(cluster, "b") as b, leases.holding("a_1"):
+        await passing(SETTLED)
+        b.cluster.blind = True
+        await passing(120.0)
+
+        assert b.controller.health.not_ready() == ""
+
+
+async def test_the_beginning_of_a_term_is_no_reason_to_end_it(
+    cluster: FakeCluster, leases: Leases
+) -> None:
+    async with replica(cluster, "a") as a:
+        async with leases.holding("b_1"):
+            await passing(100.0)
+        leases.release()
+        async with leases.holding("a_1"):
+            cluster.slow("unfinished_pods", 9.0)
+            while not is_active(a):
+                assert a.controller.health.not_ready() == ""
+                await passing(0.1)
+
+
 # A Binding without an answer, and another holder --------------------------------------------------
 
 
@@ -563,9 +648,14 @@ async def test_a_term_that_was_not_seen_is_waited_for(cluster: FakeCluster, leas
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    ("seconds", "every"),
+    [pytest.param(15, 2.0, id="kube-scheduler's times"), pytest.param(12, 1.0, id="shipped times")],
+)
 async def test_never_are_two_replicas_active_whatever_becomes_of_the_lease(
-    cluster: FakeCluster, leases: Leases, seed: int
+    cluster: FakeCluster, leases: Leases, seed: int, seconds: int, every: float
 ) -> None:
+    jitter = 2.2 * every
     random = Random(seed)
     async with (
         replica(cluster, "a") as a,
@@ -574,16 +664,17 @@ async def test_never_are_two_replicas_active_whatever_becomes_of_the_lease(
     ):
         for number in range(10):
             cluster.slow("lease", random.choice((0.0, 0.0, 0.3, 1.0, 1.9)))
-            async with leases.holding(f"{random.choice('ab')}_{number}"):
+            holder = f"{random.choice('ab')}_{number}"
+            async with leases.holding(holder, seconds=seconds, every=every):
                 await passing(random.choice((0.5, 1.5, 5.0, 9.0, 12.0, 30.0)))
                 for world in (a, b):
                     world.cluster.blind = random.random() < 0.3
                 await passing(random.choice((0.0, 0.5, 2.0, 4.0)))
-            # The next one takes it when it was given back, or 15 s after the last renewal that
-            # it can have seen.
+            # The next one takes it when it was given back, or when the last renewal that it can
+            # have seen is too old.
             if random.random() < 0.5:
                 leases.release()
-                await passing(random.uniform(0.0, 4.4))
+                await passing(random.uniform(0.0, jitter))
             else:
-                await passing(random.uniform(15.0, 19.4))
+                await passing(seconds + random.uniform(0.0, 2 * jitter))
     assert acted

@@ -15,7 +15,9 @@ from cardwise.ledger import Ledger
 from cardwise.ports import Cluster
 
 _log = logging.getLogger(__name__)
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 0.5
+"""Less than what kube-scheduler waits before it asks again for a Pod that was refused because its
+Lease was not seen yet: 1 s."""
 _AGAIN_SECONDS = 0.5
 """Between a list that failed and the next."""
 

@@ -35,6 +35,10 @@ class Gate:
         """Why another replica acts and this one does not; empty when it does."""
         return self._tenure.refusal() if self._tenure is not None else ""
 
+    def stuck(self) -> str:
+        """Why the scheduler beside us must give its Lease back; empty when it need not."""
+        return self._tenure.stuck() if self._tenure is not None else ""
+
     def refusal(self) -> str:
         """Why no call can be answered now; empty when it can."""
         return self.not_ready() or self.passive()

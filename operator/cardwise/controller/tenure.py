@@ -10,6 +10,9 @@ replicas from binding at the same time, without comparing the clocks of two mach
   duration of the Lease less 3 s after the last renewal of it was seen, or 6 s after the Lease was
   seen not to be its any more. The first is over when a Lease expired; the second is what a Lease
   costs that was given back.
+
+A third keeps a scheduler from holding the Lease in vain: a controller that can't act beside it for
+20 s says so, and kubelet restarts that scheduler, which gives the Lease back.
 """
 
 from dataclasses import dataclass
@@ -23,6 +26,9 @@ BIND_SECONDS = 2.0
 _MARGIN_SECONDS = 5.0
 _BLIND_SECONDS = 4.0
 _AFTER_LOOK_SECONDS = _BLIND_SECONDS + BIND_SECONDS
+STUCK_SECONDS = 20.0
+"""A holder that could not act for so long will not by itself. It is more than the longest beginning
+of a term: the 6 s, and a list of a large cluster."""
 _NEVER = float("-inf")
 
 Json = dict[str, Any]
@@ -62,6 +68,8 @@ class Tenure:
         self._renewed = _NEVER
         self._listed = False
         self._others_until = _NEVER
+        self._well = clock.monotonic()
+        """When we last could act, or another was there to, or this term began."""
 
     # What was seen --------------------------------------------------------------------------------
 
@@ -73,7 +81,12 @@ class Tenure:
             asked: monotonic seconds when the look began.
             answered: monotonic seconds when its answer was there.
         """
-        record, known = _record_of(lease), self._record
+        self._take(_record_of(lease), asked, answered)
+        if not self.ours or not self.refusal():
+            self._well = answered
+
+    def _take(self, record: _Record, asked: float, answered: float) -> None:
+        known = self._record
         before, self._looked, self._record = self._looked, asked, record
         if known is None or record.hands != known.hands:
             given_up = answered + _AFTER_LOOK_SECONDS
@@ -82,6 +95,7 @@ class Tenure:
             self._others_until = min(self._others_until, given_up) if seen_all else given_up
             self.term += 1
             self._listed = False
+            self._well = answered
         elif record.renewed == known.renewed:
             return
         # The look before showed another state, so this one was written after that look began. In
@@ -118,11 +132,19 @@ class Tenure:
         if not self._listed:
             return "this replica is not active yet: it took the Lease over and lists Pods first"
         now = self._clock.monotonic()
-        if now >= self._renewed + record.seconds - _MARGIN_SECONDS:
-            return "this replica is not active: it saw no renewal of its Lease for too long"
         if now >= self._looked + _BLIND_SECONDS:
             return "this replica is not active: it can't see its Lease"
+        if now >= self._renewed + record.seconds - _MARGIN_SECONDS:
+            return "this replica is not active: it saw no renewal of its Lease for too long"
         return ""
+
+    def stuck(self) -> str:
+        """Why our scheduler holds the Lease in vain, as far as we know; empty while it does not."""
+        if self._record is not None and not self.ours:
+            return ""  # another acts, or will
+        if self._clock.monotonic() < self._well + STUCK_SECONDS:
+            return ""
+        return self.refusal()
 
 
 def _record_of(lease: Json | None) -> _Record:

@@ -63,9 +63,10 @@ class Health:
     def not_ready(self) -> str:
         """Why this process can't serve; empty when it can. A passive replica is ready.
 
-        Else a rollout would wait for the second replica forever.
+        Else a rollout would wait for the second replica forever. One that can't act although its
+        scheduler holds the Lease is not: kubelet restarts that scheduler for it.
         """
-        return self._gate.not_ready()
+        return self._gate.not_ready() or self._gate.stuck()
 
 
 class Watchman:
