@@ -401,6 +401,24 @@ async def test_a_replica_that_can_not_see_its_lease_stops_after_four_seconds(
         assert is_active(a)  # nobody else held it meanwhile: no new term
 
 
+async def test_a_round_of_usage_writes_ends_with_the_right_to_write(
+    cluster: FakeCluster, leases: Leases
+) -> None:
+    for number in range(2, 6):
+        cluster.put(build.gpunode(f"n{number}", 1))
+    cluster.slow("apply_gpunode_status", 3.0)
+    async with replica(cluster, "a") as a, leases.holding("a_1"):
+        await first_active(a)
+        await passing(2.0)
+        a.cluster.blind = True
+        await passing(4.5)
+        begun = cluster.called("apply_gpunode_status")
+        assert 0 < begun < 5
+
+        await passing(30.0)
+        assert cluster.called("apply_gpunode_status") == begun
+
+
 async def test_a_lease_that_is_not_renewed_is_acted_on_no_longer_than_ten_seconds(
     cluster: FakeCluster, leases: Leases
 ) -> None:

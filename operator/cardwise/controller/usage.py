@@ -42,8 +42,6 @@ class UsageWriter:
 
     async def write_some(self) -> None:
         """Write up to five nodes, the longest waiting first; a passive replica writes none."""
-        if self._gate.passive():
-            return
         self._due.update(dict.fromkeys(sorted(self._ledger.touched)))
         self._ledger.touched.clear()
         # What was written went with its GPUNode, though one of the same name may be there again.
@@ -51,6 +49,9 @@ class UsageWriter:
             self._written.pop(name, None)
         self._ledger.removed.clear()
         for name in list(self._due)[:_A_ROUND]:
+            # Asked before each: the one before may have taken long.
+            if self._gate.passive():
+                return
             del self._due[name]
             await self._write(name)
 
