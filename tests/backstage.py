@@ -50,6 +50,7 @@ class Backstage:
         self._agents: dict[str, Process] = {}
         self._indexes: dict[str, int] = {}
         self._tests = 0
+        self._marks = 0
         self._changed = False
         self.start_cardwise()
         self._begin()
@@ -220,6 +221,10 @@ class Backstage:
             ],
         )
 
+    def agents(self) -> list[Process]:
+        """The agents that run."""
+        return list(self._agents.values())
+
     def gpunodes(self) -> list[Json]:
         """Every GPUNode as it is now."""
         found: list[Json] = self.cp.request("GET", GPUNODES)["items"]
@@ -233,6 +238,25 @@ class Backstage:
         status = self.cp.request("GET", f"{GPUNODES}/{node}").get("status", {})
         usage: list[Json] = status.get("usage", [])
         return usage
+
+    def audit_log(self, since: int = 0) -> list[bytes]:
+        """A line of JSON for each request that the API server had until now.
+
+        Args:
+            since: bytes of the log that are older.
+        """
+        # A request is written down after its answer was given, and so a little later.
+        self._marks += 1
+        mark = f"/version?mark={self._marks}"
+        self.cp.request("GET", mark)
+
+        def lines() -> list[bytes]:
+            with (self.cp.directory / "audit.log").open("rb") as log:
+                log.seek(since)
+                found = log.readlines()
+            return found if any(mark.encode() + b'"' in line for line in found) else []
+
+        return self.cp.wait("the audit log", lines, 10)
 
     def patch(self, path: str, change: Json) -> None:
         """Merge a change into any object."""

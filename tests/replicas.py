@@ -6,20 +6,46 @@ run on one machine, so each scheduler gets a host name of its own, and each cont
 
 import base64
 import json
-import shutil
 import signal
+import time
 import urllib.request
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
 import yaml
 
 from backstage import PROGRAMS, Json
-from controlplane.launcher import SYSTEM_NAMESPACE, ControlPlane, Process, free_port
+from cable import Cable
+from controlplane.launcher import (
+    SCHEDULER_ACCOUNT,
+    SYSTEM_NAMESPACE,
+    ControlPlane,
+    Process,
+    free_port,
+)
 from stage import Stage
 
 LEASE: Final = (
     f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/leases/cardwise-scheduler"
 )
+PROBE_SECONDS: Final = 5
+PROBE_FAILURES: Final = 3
+"""The liveness probe of kube-scheduler's container: its controller's /readyz (decision 7)."""
+_BACKOFF_SECONDS: Final = 10
+"""kubelet starts a container again at once, then after 10 s, and every time twice as late."""
+
+
+@dataclass(frozen=True, order=True)
+class Write:
+    """A write of a controller, by the API server's audit log."""
+
+    received: str
+    """RFC 3339, to the microsecond."""
+    host: str
+    what: str
+    """Verb and resource, such as ``create pods/binding``."""
 
 
 class Replica:
@@ -29,14 +55,21 @@ class Replica:
         """Start nothing yet."""
         self.cp = cp
         self.host = host
-        # A token of its own, so that the audit log tells who wrote.
-        kubeconfig = cp.service_account_kubeconfig("cardwise-controller")
-        self._kubeconfig = cp.directory / f"{host}.kubeconfig"
-        shutil.copy(kubeconfig, self._kubeconfig)
-        self.credential = _credential(kubeconfig.read_text())
+        self.controllers_cable = Cable(cp, f"controller-{host}")
+        self.schedulers_cable = Cable(cp, f"scheduler-{host}")
+        self._controllers_way = self._way("controller", self.controllers_cable)
+        self._schedulers_way = self._way("scheduler", self.schedulers_cable)
+        self.credential = _credential(self._controllers_way.read_text())
         self._port = free_port()
         self.controller: Process
         self.scheduler: Process
+
+    def _way(self, name: str, cable: Cable) -> Path:
+        """A kubeconfig by a cable, with a token of its own: the audit log tells who wrote."""
+        way = self.cp.service_account_kubeconfig(SCHEDULER_ACCOUNT)
+        way = way.rename(self.cp.directory / f"{name}-{self.host}.kubeconfig")
+        cable.lay(way)
+        return way
 
     def start(self) -> None:
         """Start both containers, and return when both are ready."""
@@ -49,7 +82,7 @@ class Replica:
             f"controller-{self.host}",
             [
                 str(PROGRAMS / "cardwise-controller"),
-                f"--kubeconfig={self._kubeconfig}",
+                f"--kubeconfig={self._controllers_way}",
                 f"--listen=127.0.0.1:{self._port}",
                 f"--metrics-listen=127.0.0.1:{free_port()}",
                 f"--identity={self.host}",
@@ -64,6 +97,7 @@ class Replica:
             name=f"scheduler-{self.host}",
             leader_elect=True,
             host=self.host,
+            kubeconfig=self._schedulers_way,
         )
 
     def processes(self) -> tuple[Process, Process]:
@@ -73,6 +107,47 @@ class Replica:
         """Send a signal to both containers."""
         for process in self.processes():
             process.signal(number)
+
+    def cut_off(self) -> None:
+        """Take the API server from both containers."""
+        self.controllers_cable.cut()
+        self.schedulers_cable.cut()
+
+    def connect(self) -> None:
+        """Give it back."""
+        self.controllers_cable.mend()
+        self.schedulers_cable.mend()
+
+    def probed(self, until: Callable[[], bool], within: float) -> int:
+        """Be its kubelet, which restarts kube-scheduler where the probe fails; how often it did."""
+        failures, restarts, deadline = 0, 0, time.monotonic() + within
+        probe = start = time.monotonic()
+        while not until():
+            now = time.monotonic()
+            assert now < deadline, f"in vain, though restarted {restarts} times"
+            if self.scheduler.poll() is not None:
+                if now >= start:
+                    self.start_scheduler()
+            elif now >= probe:
+                probe = now + PROBE_SECONDS
+                failures = 0 if self._get("readyz") else failures + 1
+                if failures == PROBE_FAILURES:
+                    self.scheduler.terminate(20)
+                    start = time.monotonic() + _BACKOFF_SECONDS * (2**restarts // 2)
+                    failures, restarts = 0, restarts + 1
+            time.sleep(0.1)
+        return restarts
+
+    def ask(self, verb: str, body: Json) -> Json:
+        """Ask the controller as its kube-scheduler would, however long the answer takes."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._port}/{verb}",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - http
+            said: Any = json.load(answer)
+            return dict(said)
 
     def ended(self) -> None:
         """Wait until both containers have ended."""
@@ -108,6 +183,7 @@ class Replicas(Stage):
     def mend(self) -> None:
         """Start what a test ended, and wait until one replica is active."""
         for replica in self.replicas:
+            replica.connect()
             if not replica.is_up():
                 replica.signal(signal.SIGKILL)
                 replica.ended()
@@ -137,27 +213,20 @@ class Replicas(Stage):
         found: Json = self.cp.request("GET", LEASE)["spec"]
         return found
 
-    def writers(self, since: int) -> list[str]:
-        """Who wrote what the controllers write, one entry for each change of hands.
+    def writes(self, since: int) -> list[Write]:
+        """All that the controllers wrote, in the order in which the API server got it.
 
         Args:
             since: bytes of the audit log that are older.
         """
         hosts = {replica.credential: replica.host for replica in self.replicas}
-        with (self.cp.directory / "audit.log").open("rb") as log:
-            log.seek(since)
-            requests = [json.loads(line) for line in log if b'"JTI=' in line]
-        writes = sorted(
-            (request["requestReceivedTimestamp"], hosts[credential])
+        requests = [json.loads(line) for line in self.audit_log(since) if b'"JTI=' in line]
+        return sorted(
+            Write(request["requestReceivedTimestamp"], hosts[credential], _what(request))
             for request in requests
-            if request["verb"] in ("create", "patch", "update", "delete")
+            if request["verb"] not in ("get", "list", "watch")
             and (credential := _credential_of(request)) in hosts
         )
-        return [
-            host
-            for number, (_, host) in enumerate(writes)
-            if number == 0 or writes[number - 1][1] != host
-        ]
 
     def audited(self) -> int:
         """Bytes of the audit log."""
@@ -170,6 +239,12 @@ def _credential(kubeconfig: str) -> str:
     payload = token.split(".")[1]
     claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     return f"JTI={claims['jti']}"
+
+
+def _what(request: Json) -> str:
+    target = request["objectRef"]
+    resource = "/".join(filter(None, (target["resource"], target.get("subresource"))))
+    return f"{request['verb']} {resource}"
 
 
 def _credential_of(request: Json) -> str:

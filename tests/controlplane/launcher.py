@@ -256,6 +256,7 @@ class ControlPlane:
         leader_elect: bool = False,
         qps: float = 2000,
         host: str | None = None,
+        kubeconfig: Path | None = None,
     ) -> Process:
         """Start a stock kube-scheduler as the cluster runs it, and return when it is ready.
 
@@ -264,9 +265,9 @@ class ControlPlane:
         whether to elect a leader, and a higher client limit.
 
         ``host`` is its host name, by which it calls itself in the Lease: there is no option for
-        that. By default it is the machine's.
+        that. By default it is the machine's. ``kubeconfig`` is another way to the API server.
         """
-        kubeconfig = self.service_account_kubeconfig(SCHEDULER_ACCOUNT)
+        kubeconfig = kubeconfig or self.service_account_kubeconfig(SCHEDULER_ACCOUNT)
         config = yaml.safe_load((ROOT / "manifests/base/scheduler.yaml").read_text())
         config["extenders"][0]["urlPrefix"] = extender_url
         config["leaderElection"]["leaderElect"] = leader_elect

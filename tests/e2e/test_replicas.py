@@ -1,6 +1,7 @@
 """Two replicas: one goes, the other goes on, and no card is given twice.
 
 Each test sends 200 Pods through one change of hands, with the times of the shipped configuration.
+What is written beside each is the smallest change to the product after which it failed.
 """
 
 import shutil
@@ -9,6 +10,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from random import Random
 
 import pytest
@@ -18,7 +21,7 @@ from replicas import Replica, Replicas
 
 UNSHARE = shutil.which("unshare")
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.timeout(180),
     pytest.mark.skipif(
         UNSHARE is None or subprocess.run([UNSHARE, "--uts", "true"], check=False).returncode != 0,
         reason="unshare may not give a process a host name of its own; root may",
@@ -30,6 +33,8 @@ PODS = 200
 A_SECOND = 20
 AT = 60
 """The Pod at which the change comes."""
+WRITES = {"create pods/binding", "create events", "patch nodes", "patch gpunodes/status"}
+"""All that is written: Bindings, events, the wake, and usage."""
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +85,8 @@ class Crowd:
                 f"p{number:03}",
                 gpumem=self._random.choice((500, 1000, 2000, 4000)),
                 policy=self._random.choice((None, "binpack", "spread", "mutex,binpack")),
+                # All nodes at once, so that there is always something to write of each.
+                node_policy="spread",
             )
             self.created += 1
             time.sleep(1 / A_SECOND)
@@ -102,7 +109,13 @@ def everything_is_well(stage: Replicas, hands: list[Replica], since: int) -> Non
     assert len(bound(stage)) >= PODS * 0.8
     assert stage.legal() == []
     stage.settled()
-    assert stage.writers(since) == [replica.host for replica in hands]
+    writes = stage.writes(since)
+    turns = [next(turn) for _, turn in groupby(writes, lambda write: write.host)]
+    assert [turn.host for turn in turns] == [replica.host for replica in hands], turns
+    # That says something of a kind of write only if it was seen.
+    assert {write.what for write in writes} - {"patch events"} == WRITES
+    for replica in hands:
+        assert "create pods/binding" in {w.what for w in writes if w.host == replica.host}
 
 
 def crash(stage: Replicas, leader: Replica) -> None:
@@ -118,8 +131,8 @@ def stop(stage: Replicas, leader: Replica) -> None:
 @pytest.mark.parametrize(
     ("end", "within"),
     [
-        pytest.param(crash, 30.0, id="killed"),
-        pytest.param(stop, 15.0, id="asked to end"),
+        pytest.param(crash, 20.0, id="killed"),
+        pytest.param(stop, 12.0, id="asked to end"),
     ],
 )
 def test_the_other_goes_on_when_the_active_replica_goes(
@@ -140,23 +153,114 @@ def test_the_other_goes_on_when_the_active_replica_goes(
     assert seconds < within
 
 
+def filtered(stage: Replicas, replica: Replica, name: str) -> dict[str, str]:
+    """Ask for a Pod in kube-scheduler's place, and return what it would ask of /bind."""
+    # Nobody schedules it, so that nobody else asks for it.
+    stage.pod(name, gpumem=500, spec={"schedulerName": "nobody"})
+    nodes = [f"node-{number}" for number in range(NODES)]
+    answer = replica.ask("filter", {"Pod": stage.get(name), "NodeNames": nodes})
+    assert not answer["Error"], answer
+    return {
+        "PodName": name,
+        "PodNamespace": stage.namespace,
+        "PodUID": stage.get(name)["metadata"]["uid"],
+        "Node": answer["NodeNames"][0],
+    }
+
+
 def test_a_replica_that_was_paused_finds_itself_passive_when_it_goes_on(stage: Replicas) -> None:
     active, passive = stage.leading()
     since = stage.audited()
-    with Crowd(stage) as crowd:
+    with Crowd(stage) as crowd, ThreadPoolExecutor(1) as beside:
         crowd.reaches(AT)
+        held = filtered(stage, active, "held")
         began = time.monotonic()
         active.signal(signal.SIGSTOP)
+        # Between /filter and /bind: what it reads first when it goes on, before it sees the Lease.
+        asked = beside.submit(active.ask, "bind", held)
         seconds = until_one_more_is_bound(stage, began)
         active.signal(signal.SIGCONT)
+        refused = asked.result()["Error"]
         # A kube-scheduler that lost its Lease ends, and kubelet starts it again.
         stage.cp.wait("it to end", lambda: active.scheduler.poll() is not None, 30)
         active.start_scheduler()
     tell("paused", seconds)
 
+    assert "this replica is not active" in refused
+    assert "nodeName" not in stage.get("held")["spec"]
+    stage.delete("held")
     everything_is_well(stage, [active, passive], since)
     assert stage.active() is passive
     assert active.controller.poll() is None
+    assert seconds < 20
+
+
+# Cut off ------------------------------------------------------------------------------------------
+
+
+def test_a_replica_that_is_cut_off_is_followed_and_writes_nothing_when_it_is_back(
+    stage: Replicas,
+) -> None:
+    active, passive = stage.leading()
+    since = stage.audited()
+    with Crowd(stage) as crowd:
+        crowd.reaches(AT)
+        began = time.monotonic()
+        active.cut_off()
+        seconds = until_one_more_is_bound(stage, began)
+        stage.cp.wait("its scheduler to end", lambda: active.scheduler.poll() is not None, 30)
+        active.connect()
+        active.start_scheduler()
+    tell("cut off", seconds)
+
+    everything_is_well(stage, [active, passive], since)
+    assert stage.active() is passive
+    assert active.controller.poll() is None
+    assert seconds < 20
+
+
+@pytest.mark.long
+def test_a_scheduler_that_is_cut_off_alone_takes_its_controller_with_it(stage: Replicas) -> None:
+    active, passive = stage.leading()
+    since = stage.audited()
+    with Crowd(stage) as crowd:
+        crowd.reaches(AT)
+        began = time.monotonic()
+        active.schedulers_cable.cut()
+        stage.cp.wait("it to end", lambda: active.scheduler.poll() is not None, 30)
+        active.connect()
+        active.start_scheduler()
+        seconds = until_one_more_is_bound(stage, began)
+    tell("scheduler cut off", seconds)
+
+    everything_is_well(stage, [active, passive], since)
+
+
+@pytest.mark.long
+def test_a_controller_that_is_cut_off_alone_costs_its_scheduler_the_lease(stage: Replicas) -> None:
+    active, passive = stage.leading()
+    since = stage.audited()
+    with Crowd(stage) as crowd:
+        crowd.reaches(AT)
+        began = time.monotonic()
+        active.controllers_cable.cut()
+        time.sleep(1)  # what was on its way has landed
+        before = bound(stage)
+        crowd.reaches(PODS)
+        # Its scheduler goes on renewing the Lease, and says in each Pod why nothing comes of it.
+        stage.pending(f"p{PODS - 1:03}", "this replica is not active: it can't see its Lease")
+        restarts = active.probed(lambda: bool(bound(stage) - before), within=120)
+        seconds = time.monotonic() - began
+        active.connect()
+    tell(f"controller cut off, {restarts} restarts", seconds)
+
+    everything_is_well(stage, [active, passive], since)
+    assert stage.active() is passive
+    assert active.controller.poll() is None
+    assert seconds < 120
+
+
+# One of its two containers ------------------------------------------------------------------------
 
 
 def test_a_scheduler_that_is_started_again_alone_is_followed(stage: Replicas) -> None:
