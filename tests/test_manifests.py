@@ -20,6 +20,7 @@ import yaml
 
 from cardwise import names, ports
 from cardwise.settings import Settings, parse
+from replicas import PROBE_FAILURES, PROBE_SECONDS
 
 Json = dict[str, Any]
 
@@ -205,8 +206,21 @@ def test_probes_ask_where_the_programs_listen(overlay: str) -> None:
             continue  # it listens nowhere yet
         for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
             asked = each[probe]["httpGet"]
+            if (overlay, each["name"], probe) == ("ha", "kube-scheduler", "livenessProbe"):
+                continue  # its controller is asked, below
             assert asked["port"] in ports_of
             assert asked["path"] == path
+
+
+def test_where_two_replicas_are_the_controller_answers_for_its_kube_scheduler() -> None:
+    reports = {"name": "metrics", "containerPort": 9395}
+    assert reports in container("ha", "controller")["ports"]
+    asked = {"path": "/readyz", "port": 9395, "scheme": "HTTP"}
+    scheduler = container("ha", "kube-scheduler")
+    # As the end-to-end test of it plays kubelet.
+    probe = scheduler["livenessProbe"]
+    assert probe["httpGet"] == scheduler["startupProbe"]["httpGet"] == asked
+    assert (probe["periodSeconds"], probe["failureThreshold"]) == (PROBE_SECONDS, PROBE_FAILURES)
 
 
 def test_the_controller_is_told_which_pod_is_its_own() -> None:
