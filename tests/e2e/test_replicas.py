@@ -64,7 +64,7 @@ def tell(change: str, seconds: float) -> None:
 
 
 class Crowd:
-    """200 Pods, 20 a second, created beside the test; a third of the room is left."""
+    """200 Pods, 20 a second, created beside the test."""
 
     def __init__(self, stage: Replicas) -> None:
         self._stage = stage
@@ -103,10 +103,11 @@ def until_one_more_is_bound(stage: Replicas, began: float, within: float = 60) -
     return time.monotonic() - began
 
 
+# Red where UsageWriter.write_some does not ask the gate: both write.
 def everything_is_well(stage: Replicas, hands: list[Replica], since: int) -> None:
     """All that fits is bound, all that is bound is legal, and writes came from one at a time."""
     stage.cp.wait("nothing that fits to wait", lambda: not stage.fitting(), 60)
-    assert len(bound(stage)) >= PODS * 0.8
+    assert len(bound(stage)) >= PODS * 0.6  # a mutex Pod waits where each card has a tenant
     assert stage.legal() == []
     stage.settled()
     writes = stage.writes(since)
@@ -168,6 +169,7 @@ def filtered(stage: Replicas, replica: Replica, name: str) -> dict[str, str]:
     }
 
 
+# Red where Scheduler.bind asks gate.not_ready() instead of gate.refusal(): a card is given twice.
 def test_a_replica_that_was_paused_finds_itself_passive_when_it_goes_on(stage: Replicas) -> None:
     active, passive = stage.leading()
     since = stage.audited()
@@ -198,6 +200,7 @@ def test_a_replica_that_was_paused_finds_itself_passive_when_it_goes_on(stage: R
 # Cut off ------------------------------------------------------------------------------------------
 
 
+# Red where UsageWriter.write_some asks the gate once a round: it ends its round afterwards.
 def test_a_replica_that_is_cut_off_is_followed_and_writes_nothing_when_it_is_back(
     stage: Replicas,
 ) -> None:
@@ -236,6 +239,7 @@ def test_a_scheduler_that_is_cut_off_alone_takes_its_controller_with_it(stage: R
     everything_is_well(stage, [active, passive], since)
 
 
+# Red where Health.not_ready does not ask gate.stuck(): it waits in vain.
 @pytest.mark.long
 def test_a_controller_that_is_cut_off_alone_costs_its_scheduler_the_lease(stage: Replicas) -> None:
     active, passive = stage.leading()

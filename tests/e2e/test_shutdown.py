@@ -116,6 +116,7 @@ def bindings(stage: Stage, *, since: datetime | None = None) -> list[str]:
     ]
 
 
+# Red with shutdown_timeout=0.1 in app._listen.
 @pytest.mark.parametrize(
     "fault",
     [
@@ -142,6 +143,7 @@ def test_a_bind_that_has_begun_is_answered(
     assert bindings(stage) == ["p"]
 
 
+# Red with runner.shutdown() for runner.cleanup() in app.serve.
 def test_who_asks_afterwards_is_refused(
     stage: Stage, proxy: FaultProxy, beside: ThreadPoolExecutor
 ) -> None:
@@ -165,6 +167,7 @@ def test_who_asks_afterwards_is_refused(
     assert stage.controller.wait(10) == 0
 
 
+# Red where Binder._look_and_send asks the term alone, not the gate.
 def test_a_binding_whose_outcome_is_not_known_is_not_sent_again(
     stage: Stage, proxy: FaultProxy, beside: ThreadPoolExecutor
 ) -> None:
@@ -180,6 +183,7 @@ def test_a_binding_whose_outcome_is_not_known_is_not_sent_again(
     assert bindings(stage) == []
 
 
+# Red where Scheduler._ask_for does not ask the gate again after reading.
 def test_a_bind_that_only_read_the_pod_sends_no_binding(
     stage: Stage, proxy: FaultProxy, beside: ThreadPoolExecutor
 ) -> None:
@@ -194,6 +198,7 @@ def test_a_bind_that_only_read_the_pod_sends_no_binding(
     assert bindings(stage) == []
 
 
+# Red where Mirror.reconcile drops the Pods it listed: the oracle sees cards given twice.
 def test_in_a_storm_nothing_is_lost(stage: Stage) -> None:
     stage.node("node-a", 4)
     # 15360 MiB hold ten, as many as a card has slots.

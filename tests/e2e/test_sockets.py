@@ -1,4 +1,7 @@
-"""Our processes listen where contracts.md says, and nowhere else; the kernel is asked."""
+"""Our processes listen where contracts.md says, and nowhere else; the kernel is asked.
+
+What is written beside a test is the smallest change to the product after which it failed.
+"""
 
 import ipaddress
 import shutil
@@ -55,6 +58,7 @@ def arguments(process: Process) -> dict[str, str]:
     return dict(word.removeprefix("--").split("=", 1) for word in words if "=" in word)
 
 
+# Red with TCPSite(runner, "0.0.0.0", port) in app._listen; so is the last test of this file.
 def test_a_controller_at_work_listens_on_two_sockets(stage: Stage) -> None:
     stage.node("node-a", 1)
     stage.pod("p", gpumem=1000)
@@ -67,6 +71,7 @@ def test_a_controller_at_work_listens_on_two_sockets(stage: Stage) -> None:
     }
 
 
+# Red with asyncio.start_server(…) anywhere in agent.main._publish.
 def test_an_agent_at_work_listens_on_none(stage: Stage) -> None:
     stage.node("node-a", "t4x4")
     (agent,) = stage.agents()
