@@ -5,9 +5,11 @@ What only a real API server can say is in `tests/e2e/test_install.py` and `test_
 
 import functools
 import inspect
+import os
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -31,16 +33,18 @@ SELF_SIGNED: Final = ["default", "ha", "migration"]
 SYSTEM: Final = names.SYSTEM_NAMESPACE
 
 
-@functools.cache
-def _built(overlay: str) -> list[Json]:
+def kustomized(directory: Path) -> list[Json]:
+    """What kubectl makes of a kustomization."""
     kubectl = Path(sys.executable).with_name("kubectl")
     text = subprocess.run(
-        [kubectl, "kustomize", ROOT / "manifests/overlays" / overlay],
-        capture_output=True,
-        text=True,
-        check=True,
+        [kubectl, "kustomize", directory], capture_output=True, text=True, check=True
     ).stdout
     return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
+
+
+@functools.cache
+def _built(overlay: str) -> list[Json]:
+    return kustomized(ROOT / "manifests/overlays" / overlay)
 
 
 def built(overlay: str, kind: str = "", name: str = "") -> list[Json]:
@@ -165,6 +169,38 @@ def test_settings_are_read_from_the_file_that_is_mounted(overlay: str) -> None:
         asked = pod["containers"][0]
         (mount,) = (each for each in asked["volumeMounts"] if each["name"] == "settings")
         assert options(asked)["--config"] == f"{mount['mountPath']}/cardwise.yaml"
+
+
+def test_an_overlay_of_ones_own_holds_settings_and_images(tmp_path: Path) -> None:
+    """As docs/installation.md shows it."""
+    page = (ROOT / "docs/installation.md").read_text()
+    shown = page.partition("    # kustomization.yaml\n")[2].partition("\n\n")[0]
+    own = yaml.safe_load(textwrap.dedent(shown))
+    own["resources"] = [
+        os.path.relpath(ROOT / path.removeprefix("cardwise/"), tmp_path)
+        for path in own["resources"]
+    ]
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(own))
+    (tmp_path / "cardwise.yaml").write_text("agent: {slotsPerCard: 4}")
+
+    documents = kustomized(tmp_path)
+
+    settings = [each for each in documents if "cardwise.yaml" in each.get("data", {})]
+    assert [each["data"]["cardwise.yaml"] for each in settings] == ["agent: {slotsPerCard: 4}"]
+    shipped = built("default", "ConfigMap", settings[0]["metadata"]["name"])
+    assert shipped == [], "a change must roll out"
+    reading = [
+        volume["configMap"]["name"]
+        for each in documents
+        if each["kind"] in ("Deployment", "DaemonSet")
+        for volume in pod_of(each)["volumes"]
+        if volume["name"] == "settings"
+    ]
+    assert reading == [settings[0]["metadata"]["name"]] * 3
+    (agent,) = (each for each in documents if each["kind"] == "DaemonSet")
+    assert agent["spec"]["template"]["spec"]["containers"][0]["image"] == (
+        "registry.example/cardwise:0.1.0"
+    )
 
 
 def test_the_settings_that_are_shipped_are_the_defaults() -> None:
