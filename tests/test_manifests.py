@@ -81,6 +81,7 @@ def options(asked: Json) -> dict[str, str]:
     return {option: value for option, _, value in pairs}
 
 
+pytestmark = pytest.mark.timeout(60)  # kubectl and our programs take seconds on a busy machine
 every_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
 
 
@@ -438,6 +439,13 @@ CERTIFICATES: Final[dict[str, set[Right]]] = {
         for verb in ("get", "patch")
     },
 }
+FOR_CERTIFICATES: Final = {
+    "secret",
+    "write_secret",
+    "webhook_configuration",
+    "patch_webhook_configuration",
+}
+"""The verbs of `ports.Cluster` that these are for."""
 STORE: Final[dict[str, set[Right]]] = {
     "get": {("cardwise.dev", "gpunodes", "get")},
     "create": {("cardwise.dev", "gpunodes", "create"), ("", "nodes", "get")},
@@ -471,7 +479,7 @@ def rights(overlay: str, kind: str, account: str) -> set[Right]:
 
 @every_overlay
 def test_the_controller_may_do_what_it_does_and_nothing_else(overlay: str) -> None:
-    assert verbs_of(ports.Cluster) == EVERYWHERE.keys()
+    assert verbs_of(ports.Cluster) - FOR_CERTIFICATES == EVERYWHERE.keys()
     certificates = CERTIFICATES if overlay in SELF_SIGNED else {"Role": set(), "ClusterRole": set()}
 
     assert rights(overlay, "ClusterRole", "cardwise-controller") == (
@@ -558,8 +566,7 @@ def test_the_webhook_is_never_away_during_a_rollout(overlay: str) -> None:
 
     assert deployment["spec"]["replicas"] == 2
     assert deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
-    pause = container(overlay, "webhook")["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert 0 < pause < pod_of(deployment)["terminationGracePeriodSeconds"]
+    assert pod_of(deployment)["terminationGracePeriodSeconds"] > 5 + 7, "it drains"
 
 
 @pytest.mark.parametrize("overlay", WITH_WEBHOOK)
