@@ -38,7 +38,7 @@ apt() {
 
 if [[ -z $(find "$cache/lists" -maxdepth 1 -name '*Packages*' -mmin -1440) ]]; then
   say "reading what Debian has"
-  apt "$cache" update
+  apt "$cache" update || say "nobody told; going on with what is known from before"
 fi
 mapfile -t packages < <(grep -v '^#' "$here/packages.txt")
 say "unpacking ${#packages[@]} Debian packages"
