@@ -372,8 +372,13 @@ class ControlPlane:
 
 
 def standing_ground(cp: ControlPlane) -> None:
-    """Apply what every Cardwise process finds in its cluster: namespace, accounts, GPUNodes."""
-    for manifest in ("manifests/base/namespace.yaml", "manifests/base/rbac.yaml", _CRD):
+    """Apply what every Cardwise process finds: namespace, accounts, who may allocate, GPUNodes."""
+    for manifest in (
+        "manifests/base/namespace.yaml",
+        "manifests/base/rbac.yaml",
+        "manifests/base/allocations.yaml",
+        _CRD,
+    ):
         if not (ROOT / manifest).is_file():
             raise ControlPlaneError(f"{manifest} is missing in this checkout")
         cp.apply(ROOT / manifest)
