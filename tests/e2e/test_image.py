@@ -19,7 +19,13 @@ import yaml
 
 from controlplane.launcher import ROOT, ControlPlane, free_port, standing_ground
 
-PROGRAMS: Final = ["cardwise", "cardwise-agent", "cardwise-controller", "kubectl-cardwise"]
+PROGRAMS: Final = {
+    "cardwise",
+    "cardwise-agent",
+    "cardwise-controller",
+    "cardwise-webhook",
+    "kubectl-cardwise",
+}
 
 
 def why_not() -> str:
@@ -68,7 +74,7 @@ def output(root: Path, *command: str) -> str:
 def test_every_program_is_there_and_starts(image: Path) -> None:
     programs = sorted(path.name for path in (image / "usr/local/bin").iterdir())
 
-    assert set(programs) >= set(PROGRAMS)
+    assert set(programs) == PROGRAMS
     for program in programs:
         assert output(image, f"/usr/local/bin/{program}", "--help").startswith("Usage: ")
 
