@@ -6,7 +6,8 @@
 #   unshare --map-root-user --root=ROOT /usr/local/bin/cardwise-controller --help
 #
 # It takes a Debian 12 machine (apt-get, dpkg-deb) with Python 3.11 and pip. Packages come from where
-# the machine's apt and pip get theirs, and are kept in the cache directory.
+# the machine's apt and pip get theirs, and are kept in the cache directory. Status 3: Debian's can't
+# be had.
 set -euo pipefail
 
 usage="usage: images/build.sh ROOT   (a directory that is empty or not there yet)"
@@ -43,10 +44,10 @@ fi
 mapfile -t packages < <(grep -v '^#' "$here/packages.txt")
 say "unpacking ${#packages[@]} Debian packages"
 # The names of the files are told where none of them is; what is there and whole is not loaded again.
-apt "$work" download --print-uris "${packages[@]}" | cut -d' ' -f2 >"$work/files"
+{ apt "$work" download --print-uris "${packages[@]}" | cut -d' ' -f2 >"$work/files"; } || true
 [[ $(wc -l <"$work/files") -eq ${#packages[@]} ]] || {
-  say "Debian does not have all of: ${packages[*]}"; exit 1; }
-apt "$cache/archives" download "${packages[@]}"
+  say "Debian's packages can't be had, not all of: ${packages[*]}"; exit 3; }
+apt "$cache/archives" download "${packages[@]}" || { say "Debian's packages can't be had"; exit 3; }
 while read -r file; do
   dpkg-deb --extract "$cache/archives/$file" "$root"
 done <"$work/files"
