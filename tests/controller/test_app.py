@@ -413,9 +413,13 @@ async def test_the_installed_command_stops_by_sigterm_without_a_complaint(
 # The wiring ---------------------------------------------------------------------------------------
 
 
-async def test_heartbeats_are_for_a_pod_of_its_own() -> None:
-    for own, want in [(None, 5), (OWN, 6)]:
-        tasks = Controller(FakeCluster(), Settings(), own_pod=own).tasks()
+async def test_which_parts_run() -> None:
+    for parts, want in [
+        ({}, 5),
+        ({"own_pod": OWN}, 6),
+        ({"webhook_certificates": True}, 6),
+    ]:
+        tasks = Controller(FakeCluster(), Settings(), **parts).tasks()
         assert len(tasks) == want
         for task in tasks:
             task.close()

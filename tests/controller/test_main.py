@@ -104,7 +104,7 @@ def test_the_installed_command_explains_itself() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     for option in (
         *("--config", "--kubeconfig", "--listen", "--metrics-listen", "--log-level"),
-        *("--lease", "--identity", "--no-leader-election"),
+        *("--lease", "--identity", "--no-leader-election", "--no-webhook-certificates"),
     ):
         assert option in done.stdout
 

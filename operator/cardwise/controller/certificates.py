@@ -120,7 +120,7 @@ def next_step(seen: Seen, now: datetime, *, settled: bool) -> Step | None:
     if any(each != bundle for each in seen.bundles):
         return Trust(bundle=bundle, why="it is not what the webhook's certificates are signed with")
     why = _trouble_of_serving(seen.serving, ca, now)
-    if why and (settled or not seen.bundles or not _is_trusted(seen, now)):
+    if why and (settled or not _is_trusted(seen, now)):
         return NewServing(why=why)
     return None
 
