@@ -5,13 +5,17 @@ real kube-apiserver. The fake is thereby a tested claim.
 """
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import pytest
 
 import build
 from cardwise import names
+from cardwise.controller import authority
+from cardwise.controller.certificates import CA_LIFE, CA_SECRET, WEBHOOK, secret_of, trust_of
 from cardwise.errors import ApiError
 from cardwise.model import Booking, ContainerKind, PodRef, Share
 from cardwise.ports import Cluster
@@ -25,6 +29,7 @@ NOBODY = "nobody"
 """The scheduler of these Pods: each is bound by its test alone."""
 WHEN = "2026-11-29T12:00:00.000000Z"
 LATER = "2026-11-29T12:01:00.000000Z"
+BUNDLE = authority.new_ca("a-ca", datetime(2026, 11, 29, tzinfo=UTC), CA_LIFE).certificate
 
 
 class Ground(Protocol):
@@ -415,6 +420,149 @@ class ClusterContract:
 
     async def test_no_gpunode_no_status(self, ground: Ground) -> None:
         assert (await refusal(apply(ground, "controller", usage=[]))).status == 404
+
+    # Secrets and the webhook's configuration ------------------------------------------------------
+
+    async def test_a_secret_is_created_read_and_replaced(self, ground: Ground) -> None:
+        assert await ground.cluster.secret(ground.namespace, CA_SECRET) is None
+
+        await ground.cluster.write_secret(opaque(ground, a="QQ=="))
+        first = await ground.cluster.secret(ground.namespace, CA_SECRET)
+        assert first is not None
+        assert (first["type"], first["data"]) == ("Opaque", {"a": "QQ=="})
+        await ground.cluster.write_secret({**first, "data": {"b": "Qg=="}})
+
+        second = ground.get("Secret", CA_SECRET, ground.namespace)
+        assert second["data"] == {"b": "Qg=="}
+        assert version(second) > version(first)
+
+    async def test_a_secret_that_is_there_is_not_created_again(self, ground: Ground) -> None:
+        await ground.cluster.write_secret(opaque(ground))
+
+        again = ground.cluster.write_secret(opaque(ground, a="QQ=="))
+
+        assert (await refusal(again)).status == 409
+        assert not ground.get("Secret", CA_SECRET, ground.namespace).get("data")
+
+    async def test_a_secret_that_was_changed_since_is_not_replaced(self, ground: Ground) -> None:
+        await ground.cluster.write_secret(opaque(ground))
+        seen = await ground.cluster.secret(ground.namespace, CA_SECRET)
+        assert seen is not None
+        await ground.cluster.write_secret({**seen, "data": {"a": "QQ=="}})
+
+        late = ground.cluster.write_secret({**seen, "data": {"b": "Qg=="}})
+
+        assert (await refusal(late)).status == 409
+        assert ground.get("Secret", CA_SECRET, ground.namespace)["data"] == {"a": "QQ=="}
+
+    async def test_a_secret_that_went_since_is_not_replaced(self, ground: Ground) -> None:
+        await ground.cluster.write_secret(opaque(ground))
+        seen = await ground.cluster.secret(ground.namespace, CA_SECRET)
+        assert seen is not None
+        ground.remove("Secret", CA_SECRET, ground.namespace)
+
+        assert (await refusal(ground.cluster.write_secret(seen))).status in (404, 409)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            pytest.param({"type": "example.com/other"}, id="its type"),
+            pytest.param({"data": {"a": "QQ=="}}, id="what it holds, where it is immutable"),
+        ],
+    )
+    async def test_what_can_not_be_changed_of_a_secret(self, ground: Ground, change: Json) -> None:
+        fixed = {"immutable": True} if "data" in change else {}
+        await ground.cluster.write_secret({**opaque(ground), **fixed})
+        seen = await ground.cluster.secret(ground.namespace, CA_SECRET)
+
+        assert (
+            await refusal(ground.cluster.write_secret({**(seen or {}), **change}))
+        ).status == 422
+
+    async def test_a_secret_of_tls_needs_both_files(self, ground: Ground) -> None:
+        body = {**opaque(ground, **{"tls.crt": "QQ=="}), "type": "kubernetes.io/tls"}
+
+        assert (await refusal(ground.cluster.write_secret(body))).status == 422
+
+    async def test_the_bundles_of_a_webhook_configuration_are_set(self, ground: Ground) -> None:
+        assert await ground.cluster.webhook_configuration(WEBHOOK) is None
+        made = ground.put(webhooks("a.cardwise.dev", "b.cardwise.dev"))
+        seen = await ground.cluster.webhook_configuration(WEBHOOK)
+        assert seen == made
+
+        await ground.cluster.patch_webhook_configuration(WEBHOOK, trust_of(seen, BUNDLE))
+
+        kept = ground.get("MutatingWebhookConfiguration", WEBHOOK)
+        bundle = base64.b64encode(BUNDLE).decode()
+        for webhook, before in zip(kept["webhooks"], made["webhooks"], strict=True):
+            client = {**before["clientConfig"], "caBundle": bundle}
+            assert webhook == {**before, "clientConfig": client}
+        assert version(kept) > version(made)
+
+    async def test_a_bundle_that_is_there_already_is_no_change(self, ground: Ground) -> None:
+        made = ground.put(webhooks("a.cardwise.dev"))
+        await ground.cluster.patch_webhook_configuration(WEBHOOK, trust_of(made, BUNDLE))
+        was = ground.get("MutatingWebhookConfiguration", WEBHOOK)
+
+        await ground.cluster.patch_webhook_configuration(WEBHOOK, trust_of(was, BUNDLE))
+
+        assert version(ground.get("MutatingWebhookConfiguration", WEBHOOK)) == version(was)
+
+    async def test_a_webhook_configuration_that_was_changed_since_is_not_patched(
+        self, ground: Ground
+    ) -> None:
+        made = ground.put(webhooks("a.cardwise.dev"))
+        await ground.cluster.patch_webhook_configuration(WEBHOOK, trust_of(made, BUNDLE))
+
+        late = ground.cluster.patch_webhook_configuration(WEBHOOK, trust_of(made, b""))
+
+        assert (await refusal(late)).status == 409
+
+    async def test_a_webhook_configuration_that_is_gone_is_not_patched(
+        self, ground: Ground
+    ) -> None:
+        made = ground.put(webhooks("a.cardwise.dev"))
+        ground.remove("MutatingWebhookConfiguration", WEBHOOK)
+
+        late = ground.cluster.patch_webhook_configuration(WEBHOOK, trust_of(made, BUNDLE))
+
+        assert (await refusal(late)).status == 404
+
+    async def test_no_webhook_is_added_to_a_configuration(self, ground: Ground) -> None:
+        made = ground.put(webhooks("a.cardwise.dev"))
+        change = trust_of({**made, "webhooks": [{"name": "other.cardwise.dev"}]}, BUNDLE)
+
+        patch = ground.cluster.patch_webhook_configuration(WEBHOOK, change)
+
+        assert (await refusal(patch)).status == 422
+
+
+def opaque(ground: Ground, **data: str) -> Json:
+    """A Secret of a name that the controller may read."""
+    metadata = {"namespace": ground.namespace, "name": CA_SECRET}
+    return {**secret_of(None, CA_SECRET, "Opaque", {}), "metadata": metadata, "data": data}
+
+
+def webhooks(*names: str) -> Json:
+    """A configuration that concerns nothing, as the API server completes it."""
+    rule = {"apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["nothings"]}
+    service = {"namespace": "cardwise-system", "name": WEBHOOK, "path": "/mutate", "port": 443}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": WEBHOOK},
+        "webhooks": [
+            {
+                "name": name,
+                "clientConfig": {"service": service},
+                "rules": [{**rule, "operations": ["CREATE"], "scope": "*"}],
+                "failurePolicy": "Ignore",
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+            }
+            for name in names
+        ],
+    }
 
 
 def some_pod(ground: Ground, name: str = "p", *, spec: Json | None = None, **fields: Any) -> Json:

@@ -28,6 +28,10 @@ _COLLECTIONS = {
     "DeviceClass": "/apis/resource.k8s.io/v1/deviceclasses",
     "Pod": f"{_CORE}/namespaces/NS/pods",
     "ResourceQuota": f"{_CORE}/namespaces/NS/resourcequotas",
+    "Secret": f"{_CORE}/namespaces/NS/secrets",
+    "MutatingWebhookConfiguration": (
+        "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+    ),
     "Event": "/apis/events.k8s.io/v1/namespaces/NS/events",
 }
 _ANSWERS = {
@@ -116,7 +120,7 @@ class RealGround:
 
     def clear(self) -> None:
         """Take away what the test brought."""
-        for kind in ("Node", "GPUNode", "DeviceClass"):
+        for kind in ("Node", "GPUNode", "DeviceClass", "MutatingWebhookConfiguration"):
             self.cp.request("DELETE", self._path(kind))
         pods = self._path("Pod", self.namespace)
         for pod in self.cp.request("GET", pods)["items"]:
@@ -125,7 +129,7 @@ class RealGround:
                 self._finalizers(path, [])
             if not pod["metadata"].get("deletionTimestamp"):
                 self.cp.request("DELETE", path, {"gracePeriodSeconds": 0})
-        for kind in ("ResourceQuota", "Event"):
+        for kind in ("ResourceQuota", "Event", "Secret"):
             self.cp.request("DELETE", self._path(kind, self.namespace))
 
     def _finalizers(self, path: str, finalizers: list[str]) -> None:

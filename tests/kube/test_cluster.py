@@ -106,6 +106,35 @@ async def test_lists_are_quorum_reads_in_chunks(
             id="an event again",
         ),
         pytest.param(
+            lambda it: it.write_secret({"metadata": {"namespace": "ns", "name": "s"}}),
+            "POST",
+            "/api/v1/namespaces/ns/secrets",
+            {},
+            "application/json",
+            {"metadata": {"namespace": "ns", "name": "s"}},
+            id="a new Secret",
+        ),
+        pytest.param(
+            lambda it: it.write_secret(
+                {"metadata": {"namespace": "ns", "name": "s", "resourceVersion": "7"}}
+            ),
+            "PUT",
+            "/api/v1/namespaces/ns/secrets/s",
+            {},
+            "application/json",
+            {"metadata": {"namespace": "ns", "name": "s", "resourceVersion": "7"}},
+            id="a Secret that was read",
+        ),
+        pytest.param(
+            lambda it: it.patch_webhook_configuration("w", {"webhooks": []}),
+            "PATCH",
+            "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/w",
+            {},
+            "application/strategic-merge-patch+json",
+            {"webhooks": []},
+            id="a webhook configuration",
+        ),
+        pytest.param(
             lambda it: it.annotate_node("n1", "k", "v"),
             "PATCH",
             "/api/v1/nodes/n1",
@@ -177,6 +206,18 @@ async def test_writes(
         pytest.param(
             lambda it, name: it.create_event({"metadata": {"namespace": name}}), id="a new event"
         ),
+        pytest.param(lambda it, name: it.secret(name, name), id="a Secret"),
+        pytest.param(
+            lambda it, name: it.write_secret({"metadata": {"namespace": name}}), id="a new Secret"
+        ),
+        pytest.param(
+            lambda it, name: it.write_secret(
+                {"metadata": {"namespace": "n", "name": name, "resourceVersion": "1"}}
+            ),
+            id="a Secret written",
+        ),
+        pytest.param(lambda it, name: it.webhook_configuration(name), id="a webhook configuration"),
+        pytest.param(lambda it, name: it.patch_webhook_configuration(name, {}), id="a bundle"),
     ],
 )
 async def test_no_name_leads_to_another_path(
@@ -203,15 +244,38 @@ async def test_no_name_leads_to_another_path(
         pytest.param(status(404, "none"), None, id="it is not"),
     ],
 )
-async def test_a_lease_is_read_as_it_is_now(
-    server: ApiServer, cluster: KubeCluster, reply: Reply, want: Json | None
+@pytest.mark.parametrize(
+    ("read", "path"),
+    [
+        pytest.param(
+            lambda it: it.lease("ns", "it"),
+            "/apis/coordination.k8s.io/v1/namespaces/ns/leases/it",
+            id="a Lease",
+        ),
+        pytest.param(
+            lambda it: it.secret("ns", "it"), "/api/v1/namespaces/ns/secrets/it", id="a Secret"
+        ),
+        pytest.param(
+            lambda it: it.webhook_configuration("it"),
+            "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/it",
+            id="a webhook configuration",
+        ),
+    ],
+)
+async def test_one_object_is_read_as_it_is_now(
+    server: ApiServer,
+    cluster: KubeCluster,
+    read: Callable[[KubeCluster], Awaitable[Json | None]],
+    path: str,
+    reply: Reply,
+    want: Json | None,
 ) -> None:
     server.replies = [reply]
 
-    assert await cluster.lease("ns", "it") == want
+    assert await read(cluster) == want
 
     [seen] = server.seen
-    assert seen.path == "/apis/coordination.k8s.io/v1/namespaces/ns/leases/it"
+    assert seen.path == path
     assert seen.query == {}  # a resourceVersion would let a cache answer
 
 
