@@ -235,6 +235,24 @@ async def test_no_review_can_be_sent_to_the_port_of_the_reports(served: Served) 
         assert answer.status == 404
 
 
+async def test_a_mistake_of_ours_is_an_error_without_a_traceback(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(body: bytes, settings: Settings) -> None:
+        raise ZeroDivisionError("inside")
+
+    monkeypatch.setattr(server, "answer", broken)
+
+    status, text = await served.post(PLAIN)
+
+    assert status == 500
+    assert "inside" not in text
+    assert "Traceback" not in text
+    assert await served.counted() == {"error": 1.0}
+    monkeypatch.undo()
+    assert (await served.post(PLAIN))[0] == 200
+
+
 # Deadlines ----------------------------------------------------------------------------------------
 
 

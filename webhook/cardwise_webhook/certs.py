@@ -151,11 +151,7 @@ class Certificate:
 
 
 def _context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # A session that is taken up again would go on with the certificate that it began with.
-    context.options |= ssl.OP_NO_TICKET
-    context.num_tickets = 0
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # of 1.2 and later
     context.set_alpn_protocols(["http/1.1"])
     return context
 

@@ -22,10 +22,8 @@ _log = logging.getLogger(__name__)
 _KEEPALIVE_SECONDS = 120.0
 """Longer than the API server keeps an idle connection (90 s), so that it is the one to end it: a
 server that ends one just when a request comes loses that request."""
-_FINISH_SECONDS = 6.0
-"""How long answers that have begun may take after the drain: more than one request may."""
 _CLOSE_SECONDS = 1.0
-"""How long connections may take to close after that."""
+"""How long connections may take to close once every request is answered."""
 _LINGER_SECONDS = 1.0
 """How long the rest of a body that was refused is read, so that the refusal can be read."""
 
@@ -143,7 +141,7 @@ async def serve(
                 await asyncio.wait({asyncio.create_task(hurry.wait())}, timeout=drain_seconds)
             await site.stop()
             # Before the cleanup, which stops reading at once: the rest of a body would be lost.
-            await asyncio.wait({asyncio.create_task(health.idle())}, timeout=_FINISH_SECONDS)
+            await health.idle()
         if not stop.is_set():
             await following  # it never ends by itself: raise what it died of
     finally:
