@@ -61,6 +61,11 @@ e2e: guard controlplane ## tests against a real kube-apiserver and kube-schedule
 e2e-long: guard controlplane ## minutes of faults between us and the API server, and of fail-over
 	@$(PY) -m pytest tests/e2e -m long $(ARGS)
 
+.PHONY: soak
+soak: guard $(STAMP) ## the controller's state machine for 200,000 steps, resumable (STEPS=, SEED=)
+	@PYTHONPATH=operator:webhook:tests $(PY) tests/machine/soak.py $(if $(STEPS),--steps $(STEPS)) \
+	  $(if $(SEED),--seed $(SEED))
+
 # Not in the list: it waits for the node agent's device plugin.
 .PHONY: e2e-node
 e2e-node:
@@ -94,7 +99,7 @@ mutants: guard $(STAMP) ## change the core in small ways and see whether a test 
 
 .PHONY: clean
 clean: ## remove the environment and every cache of this directory
-	@rm -rf .venv .mutmut .hypothesis .benchmarks .coverage .coverage.* dist
+	@rm -rf .venv .mutmut .soak .hypothesis .benchmarks .coverage .coverage.* dist
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	@find operator webhook tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -375,6 +375,16 @@ async def test_a_conflict_is_looked_into(
     assert world.cluster.called("bind") == 1
 
 
+async def test_a_pod_that_somebody_else_bound_without_cards_does_not_wait() -> None:
+    world, pod = await held()
+    bind_without_cards(world)
+
+    await world.bind(pod)
+
+    assert world.entry(pod) is None
+    assert await world.mirror.reconcile(world.cluster) == 0
+
+
 async def test_a_conflict_with_our_own_lost_write_is_success() -> None:
     world, pod = await held()
     world.cluster.fail("bind", unanswered(lands=0.0), None)

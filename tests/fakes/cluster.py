@@ -2,11 +2,11 @@
 
 It keeps objects with growing resourceVersions, follows the rules of a Binding, and fails when it is
 told to: with a status, or without an answer, before or after the write. What a watch would show is
-kept in ``changes`` and goes nowhere by itself, so that a test can delay, drop or repeat it.
+kept in ``changes`` and goes nowhere by itself, so that a test can delay, drop or repeat it; a test
+with watches of its own sets ``watch``.
 """
 
 import asyncio
-import copy
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -62,6 +62,8 @@ class FakeCluster:
         """The verb, and what it was about."""
         self.changes: deque[Change] = deque()
         """Not shown to any watch yet."""
+        self.watch: Callable[[Change], None] = self.changes.append
+        """Is told of every write, in order."""
         self._applied: defaultdict[str, Applied] = defaultdict(Applied)
         """By GPUNode: who wrote what of its status."""
         self.chunk = chunk
@@ -81,19 +83,19 @@ class FakeCluster:
     def put(self, document: Json) -> Json:
         """Create or replace an object, as somebody else would."""
         kind, key = document["kind"], _key(document)
-        held = copy.deepcopy(document)
+        held = copied(document)
         self._version += 1
         held["metadata"]["resourceVersion"] = str(self._version)
         known = self.objects[kind].get(key)
         self.objects[kind][key] = held
-        shown, told = "MODIFIED" if known is not None else "ADDED", copy.deepcopy(held)
+        shown, told = "MODIFIED" if known is not None else "ADDED", copied(held)
         if kind == "Pod" and is_finished(held):
             # The watch asks for unfinished Pods only: to it this one is gone, as it was before.
-            shown, told = "DELETED", copy.deepcopy(known or held)
+            shown, told = "DELETED", copied(known or held)
             told["metadata"]["resourceVersion"] = held["metadata"]["resourceVersion"]
         if not (shown == "DELETED" and known is not None and is_finished(known)):
-            self.changes.append(Change(kind, shown, told))
-        return copy.deepcopy(held)
+            self.watch(Change(kind, shown, told))
+        return copied(held)
 
     def remove(self, kind: str, name: str, namespace: str = "") -> None:
         """Delete an object, as somebody else would."""
@@ -103,7 +105,7 @@ class FakeCluster:
         self._version += 1
         held["metadata"]["resourceVersion"] = str(self._version)
         if not (kind == "Pod" and is_finished(held)):  # the watch was told so when it finished
-            self.changes.append(Change(kind, "DELETED", held))
+            self.watch(Change(kind, "DELETED", held))
 
     def forget(self) -> None:
         """Compact the history: no list that has begun can be continued."""
@@ -111,11 +113,11 @@ class FakeCluster:
 
     def get(self, kind: str, name: str, namespace: str = "") -> Json:
         """An object as it is."""
-        return copy.deepcopy(self.objects[kind][namespace, name])
+        return copied(self.objects[kind][namespace, name])
 
     def events(self) -> list[Json]:
         """Every event, in the order of their creation."""
-        return [copy.deepcopy(event) for event in self.objects["Event"].values()]
+        return [copied(event) for event in self.objects["Event"].values()]
 
     def fail(self, verb: str, *faults: Fault | None) -> None:
         """Let the next calls of a verb fail, one each; None lets one pass. A page is a call."""
@@ -124,6 +126,11 @@ class FakeCluster:
     def slow(self, verb: str, seconds: float) -> None:
         """Let every call of a verb take so long."""
         self._slow[verb] = seconds
+
+    def forget_late(self) -> None:
+        """Never do the writes that nobody waits for and that have not been done yet."""
+        for task in self._late:
+            task.cancel()
 
     def called(self, verb: str) -> int:
         """How often a verb was called."""
@@ -150,7 +157,7 @@ class FakeCluster:
     async def device_classes(self) -> list[Json]:
         """Every DeviceClass."""
         return await self._do(
-            "device_classes", (), lambda: copy.deepcopy([*self.objects["DeviceClass"].values()])
+            "device_classes", (), lambda: copied([*self.objects["DeviceClass"].values()])
         )
 
     async def pod(self, namespace: str, name: str) -> Json | None:
@@ -158,7 +165,7 @@ class FakeCluster:
         return await self._do(
             "pod",
             (namespace, name),
-            lambda: copy.deepcopy(self.objects["Pod"].get((namespace, name))),
+            lambda: copied(self.objects["Pod"].get((namespace, name))),
         )
 
     async def lease(self, namespace: str, name: str) -> Json | None:
@@ -166,18 +173,18 @@ class FakeCluster:
         return await self._do(
             "lease",
             (namespace, name),
-            lambda: copy.deepcopy(self.objects["Lease"].get((namespace, name))),
+            lambda: copied(self.objects["Lease"].get((namespace, name))),
             within=2.0,
         )
 
     async def bind(self, binding: Json, *, within: float) -> None:
         """Bind a Pod: node and annotations in one write."""
-        body = copy.deepcopy(binding)
+        body = copied(binding)
         await self._do("bind", _key(body), lambda: self._bind(body), within=within)
 
     async def create_event(self, event: Json) -> None:
         """Post an event."""
-        body = copy.deepcopy(event)
+        body = copied(event)
         await self._do("create_event", (_about(body), body["reason"]), lambda: self._post(body))
 
     async def count_event(self, namespace: str, name: str, again: Json) -> None:
@@ -210,7 +217,7 @@ class FakeCluster:
         def apply() -> None:
             document = self._held("GPUNode", name)
             held = document.get("status", {})
-            applied = self._applied[name].apply(held, copy.deepcopy(status), manager)
+            applied = self._applied[name].apply(held, copied(status), manager)
             if applied != held:
                 self.put({**document, "status": applied})
 
@@ -221,13 +228,13 @@ class FakeCluster:
         return await self._do(
             "secret",
             (namespace, name),
-            lambda: copy.deepcopy(self.objects["Secret"].get((namespace, name))),
+            lambda: copied(self.objects["Secret"].get((namespace, name))),
             within=2.0,
         )
 
     async def write_secret(self, secret: Json) -> None:
         """Replace the version of a Secret that was read, or create it."""
-        body = copy.deepcopy(secret)
+        body = copied(secret)
         await self._do("write_secret", _key(body), lambda: self._write_secret(body))
 
     async def webhook_configuration(self, name: str) -> Json | None:
@@ -235,13 +242,13 @@ class FakeCluster:
         return await self._do(
             "webhook_configuration",
             (name,),
-            lambda: copy.deepcopy(self.objects["MutatingWebhookConfiguration"].get(("", name))),
+            lambda: copied(self.objects["MutatingWebhookConfiguration"].get(("", name))),
             within=2.0,
         )
 
     async def patch_webhook_configuration(self, name: str, change: Json) -> None:
         """Strategic merge into a MutatingWebhookConfiguration, of its webhooks by name."""
-        body = copy.deepcopy(change)
+        body = copied(change)
         await self._do(
             "patch_webhook_configuration", (name,), lambda: self._patch_webhooks(name, body)
         )
@@ -287,7 +294,7 @@ class FakeCluster:
     ) -> AsyncIterator[list[Json]]:
         """One consistent list, as of the first page, by namespace and name."""
         found = sorted(self.objects[kind].items())
-        held = [_listed(copy.deepcopy(each)) for _, each in found if wanted(each)]
+        held = [_listed(copied(each)) for _, each in found if wanted(each)]
         lists = self._lists
 
         def page(start: int) -> list[Json]:
@@ -305,7 +312,7 @@ class FakeCluster:
             raise ApiError(404, f'{kind.lower()} "{name}" not found') from None
 
     def _annotate(self, kind: str, name: str, key: str, value: str, namespace: str = "") -> None:
-        document = copy.deepcopy(self._held(kind, name, namespace))
+        document = copied(self._held(kind, name, namespace))
         annotations = document["metadata"].setdefault("annotations", {})
         if annotations.get(key) != value:
             annotations[key] = value
@@ -316,7 +323,7 @@ class FakeCluster:
         metadata, target = body["metadata"], body["target"]
         if target.get("kind") not in ("", "Node") or not target.get("name"):
             raise ApiError(422, "Binding is invalid: target")
-        pod = copy.deepcopy(self._held("Pod", metadata["name"], metadata["namespace"]))
+        pod = copied(self._held("Pod", metadata["name"], metadata["namespace"]))
         name, uid = metadata["name"], pod["metadata"]["uid"]
         if metadata.get("uid") not in (None, uid):
             wanted = f"UID in precondition: {metadata['uid']}, UID in object meta: {uid}"
@@ -354,7 +361,7 @@ class FakeCluster:
         self.put(body)
 
     def _patch_webhooks(self, name: str, change: Json) -> None:
-        held = copy.deepcopy(self._held("MutatingWebhookConfiguration", name))
+        held = copied(self._held("MutatingWebhookConfiguration", name))
         version = change.get("metadata", {}).get("resourceVersion")
         if version not in (None, held["metadata"]["resourceVersion"]):
             raise ApiError(409, f'"{name}": the object has been modified')
@@ -381,6 +388,15 @@ class FakeCluster:
         if _key(event) in self.objects["Event"]:
             raise ApiError(409, f'events "{metadata["name"]}" already exists')
         self.objects["Event"][_key(event)] = event
+
+
+def copied(value: Any) -> Any:
+    """JSON of one's own; several times faster than ``copy.deepcopy``, which knows more."""
+    if isinstance(value, dict):
+        return {key: copied(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [copied(each) for each in value]
+    return value
 
 
 def _key(document: Json) -> Key:

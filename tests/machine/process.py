@@ -1,0 +1,121 @@
+"""The controller's process over a fake cluster: it starts, answers, is stopped, or is killed.
+
+It starts and ends as ``app.serve`` does it, without the servers.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+import build
+from cardwise.controller.app import Election
+from cardwise.controller.tenure import BIND_SECONDS
+from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE
+from controllers import OWN, World
+from fakes.cluster import Change, FakeCluster
+from machine.streams import Streams
+
+Json = dict[str, Any]
+HOST = "host-a"
+_ANSWER_SECONDS = 12.0
+"""How long ``app.serve`` lets answers that have begun take."""
+_RESTART_SECONDS = 1.0
+_DOWN = "the controller does not answer"
+
+
+class Process:
+    """At most one controller at a time."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self.world: World | None = None
+        """None while there is no process."""
+        self.streams: Streams | None = None
+        """None until the first list is complete."""
+        self._running: set[asyncio.Task[Any]] = set()
+        self._calls: set[asyncio.Task[str]] = set()
+        cluster.put(build.pod(OWN.name, namespace=OWN.namespace, uid=OWN.uid, gpus=None, node="n1"))
+
+    # Its life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        election = Election(namespace=SYSTEM_NAMESPACE, name=SCHEDULER_NAME, identity=HOST)
+        self.world = World(cluster=self._cluster, own_pod=OWN, election=election)
+        self._run(self._serve(self.world))
+
+    async def _serve(self, world: World) -> None:
+        controller = world.controller
+        await controller.watchman.load()
+        for task in controller.tasks():
+            self._run(task)
+        self.streams = Streams(controller, self._cluster)
+        for kind in self.streams.by_kind:
+            self.streams.list_anew(kind)
+        controller.gate.loaded = True
+        controller.health.heard()
+        controller.waker.begin()
+
+    async def stop(self) -> None:
+        """SIGTERM: what has begun is answered."""
+        if self.world is not None:
+            self.world.controller.gate.stopping = True
+            if self._calls:
+                await asyncio.wait(self._calls, timeout=_ANSWER_SECONDS)
+        await self.kill()
+
+    async def kill(self) -> None:
+        """SIGKILL. A new one starts a second later."""
+        world, self.world = self.world, None
+        if world is None:
+            return
+        if self.streams is not None:
+            self.streams.close()
+            self.streams = None
+        ending = [*self._calls, *self._running]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+        self._running.clear()
+        await world.controller.binder.stop()
+        loop = asyncio.get_running_loop()
+        # What the API server holds back for longer than the Binding's deadline, and then carries
+        # out, no successor can know of (docs/decisions/0007, "What was given up"): it is left out.
+        loop.call_later(BIND_SECONDS, self._cluster.forget_late)
+        loop.call_later(_RESTART_SECONDS, self.start)
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._running.add(asyncio.ensure_future(work))
+
+    def died(self) -> list[BaseException]:
+        """What parts of it died of; none of them ever ends by itself."""
+        ended = [task for task in self._running if task.done() and not task.cancelled()]
+        return [error for task in ended if (error := task.exception()) is not None]
+
+    @property
+    def is_active(self) -> bool:
+        return self.world is not None and not self.world.controller.gate.refusal()
+
+    # What reaches it ------------------------------------------------------------------------------
+
+    def take(self, change: Change) -> None:
+        if self.streams is not None:
+            self.streams.take(change)
+
+    def filter(self, pod: Json, names: Sequence[str]) -> Json:
+        if self.world is None:
+            return {"Error": _DOWN}
+        return self.world.filter(pod, *names)
+
+    def preempt(self, pod: Json, victims: Mapping[str, Sequence[str]]) -> Json:
+        if self.world is None:
+            return {}
+        return self.world.preempt(pod, dict(victims))
+
+    async def bind(self, pod: Json, node: str) -> str:
+        if self.world is None:
+            return _DOWN
+        call = asyncio.ensure_future(self.world.bind(pod, node))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        await asyncio.wait({call})
+        return _DOWN if call.cancelled() else call.result()

@@ -1,0 +1,250 @@
+"""The end of a run: all faults are over, and what was promised must have come true."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import oracle
+from cardwise.ledger import HOLD_SECONDS, Stage
+from cardwise.names import ALLOCATED, EXCLUSIVE_HELD
+from cardwise.wire.allocation import encode
+from cardwise.wire.pods import bound_node
+from controllers import World, passing
+from machine import laws
+
+if TYPE_CHECKING:
+    from machine.model import Model
+
+Json = dict[str, Any]
+_AUDIT_SECONDS = 303.0
+"""A list every 5 minutes mends what no other sign told of."""
+_STILL_SECONDS = 3.0
+"""Nobody is asked for within so long: nobody will be. A wake comes within 1 s, and is then seen."""
+_REST_SECONDS = 15.0
+"""More than a wake-up takes whose first write has no answer: 10 s, and a second for the next."""
+PROBES = 2
+
+
+async def active(model: "Model") -> None:
+    """The controller and kube-scheduler are at work."""
+    await until(model, lambda: model.process.is_active and model.scheduler.is_alive, 60.0)
+
+
+async def until(model: "Model", true: Callable[[], bool], seconds: float) -> None:
+    deadline = model.loop.time() + seconds
+    while not true():
+        assert model.loop.time() < deadline, f"not within {seconds} s"
+        await passing(0.5)
+
+
+async def settle(model: "Model") -> None:
+    """End all faults, let everybody finish, and look."""
+    model.cluster.heal()
+    model.fleet.speak()
+    await active(model)
+    for stream in model.streams.by_kind.values():
+        stream.unblock()
+    model.scheduler.come_back()
+    await until(model, lambda: not any(map(_is_ending, model.cluster.objects["Pod"].values())), 62)
+    await drain(model)
+    nothing_is_booked_but_what_was_not_told(model)
+    if model.cluster.listed <= model.streams.spoilt:
+        await passing(_AUDIT_SECONDS)
+        assert model.cluster.listed > model.streams.spoilt
+        await drain(model)
+    if laws.staged(model, Stage.HELD):
+        # Of Pods whose end nobody told us: a list never overrules a hold by absence (decision 6).
+        model.tally.quiet["holds left to expire"] += 1
+        await passing(HOLD_SECONDS + 2.0)
+        await drain(model)
+    await look(model)
+
+
+async def rest(model: "Model") -> None:
+    """Let time pass in the midst of a walk, and see that nobody sleeps who could be placed.
+
+    At the end of a walk one wake-up stands for many; here the one that was due must have come.
+    """
+    model.cluster.forgive()
+    undisturbed = (
+        model.process.is_active
+        and model.scheduler.is_alive
+        and model.cluster.listed > model.streams.spoilt
+    )
+    await passing(_REST_SECONDS)
+    before = laws.counted(model)
+    await passing(2.0)
+    if not undisturbed or not model.streams.are_still or laws.counted(model) != before:
+        return
+    if model.process.is_active:
+        model.tally.quiet["rests undisturbed"] += 1
+        nobody_sleeps_who_would_fit(model)
+
+
+def nobody_sleeps_who_would_fit(model: "Model") -> None:
+    """With holds counted as bookings: of those in kube-scheduler's pool, none fits anywhere."""
+    held = model.cluster.objects
+    others = [_as_if_bound(model, pod) for pod in model.cluster.alive()]
+    for uid in model.scheduler.pool:
+        pod = model.scheduler.pods[uid]
+        rest = [it for it in others if it["metadata"]["uid"] != uid]
+        answer = oracle.place(
+            pod,
+            model.fleet.speaking(),
+            rest,
+            held["ResourceQuota"].values(),
+            held["Node"].values(),
+        )
+        model.tally.quiet["sleepers looked at"] += 1
+        assert answer["node"] is None, f"{pod['metadata']} fits on {answer['node']}, and sleeps"
+
+
+def _as_if_bound(model: "Model", pod: Json) -> Json:
+    """A Pod as it will be once its hold is written."""
+    entry = _world(model).entry(pod)
+    if entry is None or entry.booking is None or bound_node(pod):
+        return pod
+    annotations = {
+        **pod["metadata"]["annotations"],
+        ALLOCATED: encode(entry.booking.containers),
+        **({EXCLUSIVE_HELD: "true"} if entry.booking.exclusive else {}),
+    }
+    metadata = {**pod["metadata"], "annotations": annotations}
+    return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": entry.booking.node}}
+
+
+async def drain(model: "Model") -> None:
+    """Let kube-scheduler go on, with nothing in its way, until nobody is left to be asked for."""
+    scheduler = model.scheduler
+    deadline = model.loop.time() + 200.0
+    still = model.loop.time()
+    while model.loop.time() - still < _STILL_SECONDS:
+        assert model.loop.time() < deadline, f"they go on for ever: {list(scheduler.queue)}"
+        if scheduler.queue or scheduler.reserved or scheduler.is_binding:
+            still = model.loop.time()
+        for uid in list(scheduler.queue):
+            scheduler.ask(uid)
+        for uid in list(scheduler.reserved):
+            model.cluster.expect(uid, "success")
+            scheduler.bind(uid)
+        await passing(0.4)
+        laws.no_card_is_over_its_capacity(model)
+        laws.every_bound_pod_is_booked(model)
+
+
+async def look(model: "Model") -> None:
+    """All that must be true when nothing happens any more."""
+    world = model.process.world
+    assert world is not None
+    for law in (
+        *laws.ALWAYS,
+        nothing_is_under_way,
+        no_booking_without_a_bound_pod,
+        every_waiting_pod_that_would_fit_was_asked_for,
+        preemption_is_judged_rightly,
+    ):
+        law(model)
+    await freed_room_is_offered_again(model)
+    assert await world.mirror.reconcile(model.cluster) == 0, "a list found something to mend"
+
+
+def nothing_is_under_way(model: "Model") -> None:
+    """Every outcome was found out, and every hold came to an end."""
+    assert laws.staged(model, Stage.BINDING) == []
+    assert laws.staged(model, Stage.HELD) == []
+
+
+def nothing_is_booked_but_what_was_not_told(model: "Model") -> None:
+    """Without any list: repeated and re-ordered events bring no Pod back that has ended."""
+    bound = {pod["metadata"]["uid"] for pod in laws.tenants(model)}
+    assert set(laws.staged(model, Stage.BOOKED)) - bound <= model.streams.by_kind["Pod"].lost
+
+
+def no_booking_without_a_bound_pod(model: "Model") -> None:
+    """What is booked is what bound Pods have; with ``every_bound_pod_is_booked``, exactly that."""
+    bound = [pod["metadata"]["uid"] for pod in laws.tenants(model)]
+    assert sorted(laws.staged(model, Stage.BOOKED)) == sorted(bound)
+    model.tally.quiet["Pods bound"] += len(bound)
+
+
+def every_waiting_pod_that_would_fit_was_asked_for(model: "Model") -> None:
+    """Nobody sleeps in kube-scheduler's pool for whom there is room, by the oracle."""
+    assert not model.scheduler.queue
+    waiting = [pod for pod in model.cluster.alive() if not bound_node(pod)]
+    assert {pod["metadata"]["uid"] for pod in waiting} == set(model.scheduler.pool)
+    for pod in waiting:
+        answer = place(model, pod)
+        assert answer["node"] is None, f"{pod['metadata']} fits on {answer['node']}, and waits"
+        refused = _world(model).filter(pod, *sorted(model.scheduler.nodes))
+        words = {name: each["reason"] for name, each in answer["nodes"].items()}
+        assert refused["FailedAndUnresolvableNodes"] == words
+    model.tally.quiet["Pods waiting"] += len(waiting)
+
+
+def preemption_is_judged_rightly(model: "Model") -> None:
+    """/preempt keeps the nodes where a waiting Pod would fit without all their tenants."""
+    tenants = laws.tenants(model)
+    here = {
+        name: [it["metadata"]["uid"] for it in tenants if bound_node(it) == name]
+        for name in sorted(model.scheduler.nodes)
+    }
+    for uid in list(model.scheduler.pool)[:2]:
+        pod = model.scheduler.pods[uid]
+        want = {
+            name
+            for name, victims in here.items()
+            if place(model, pod, without=victims)["nodes"][name]["fits"]
+        }
+        assert set(_world(model).preempt(pod, dict(here))) == want
+        model.tally.quiet["preemptions kept" if want else "preemptions refused"] += 1
+
+
+async def freed_room_is_offered_again(model: "Model") -> None:
+    """New Pods get what the oracle says that they get, card by card, and others once they end."""
+    for number in range(PROBES):
+        ask = model.asks[(model.made + 5 * number) % len(model.asks)]
+        uid = model.put_pod("probe", "default", ask)
+        [pod] = [it for it in model.cluster.alive() if it["metadata"]["uid"] == uid]
+        want = place(model, pod)
+        await drain(model)
+        [pod] = [it for it in model.cluster.alive() if it["metadata"]["uid"] == uid]
+        assert bound_node(pod) == want["node"]
+        if want["node"] is not None:
+            assert laws.given(pod)[1] == [
+                (position, card["uuid"], card["memoryMiB"], card["cores"])
+                for position, cards in enumerate(want["containers"])
+                for card in sorted(cards, key=lambda it: it["uuid"])
+            ]
+        model.tally.quiet["probes placed" if want["node"] else "probes refused"] += 1
+        model.remove(pod)
+        await drain(model)
+        every_waiting_pod_that_would_fit_was_asked_for(model)
+
+
+def place(model: "Model", pod: Json, without: list[str] | None = None) -> dict[str, Any]:
+    """What the oracle says."""
+    held = model.cluster.objects
+    others = [it for it in model.cluster.alive() if it["metadata"]["uid"] not in (without or ())]
+    return oracle.place(
+        pod, held["GPUNode"].values(), others, held["ResourceQuota"].values(), held["Node"].values()
+    )
+
+
+async def end() -> None:
+    """Leave nothing behind on the loop."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_ending(pod: Json) -> bool:
+    return bool(
+        pod["metadata"].get("deletionTimestamp")
+        or pod["status"]["phase"] in ("Succeeded", "Failed")
+    )
+
+
+def _world(model: "Model") -> World:
+    assert model.process.world is not None
+    return model.process.world

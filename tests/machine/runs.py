@@ -1,0 +1,39 @@
+"""Walks of the state machine, by Hypothesis without its mutations.
+
+Hypothesis makes most of its examples from earlier ones, by repeating parts of them. That finds bugs
+of parsers; a walk of a hundred steps becomes a hundred times the same step. So its own provider is
+used under another name: examples are then drawn afresh, and a failing one is shrunk as ever.
+"""
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS
+from hypothesis.stateful import run_state_machine_as_test
+
+from machine.model import Model
+from machine.tally import Tally
+
+AVAILABLE_PROVIDERS["fresh"] = "hypothesis.internal.conjecture.providers.HypothesisProvider"
+
+
+def walk(number: int, tally: Tally, *, examples: int, steps: int) -> None:
+    """Take the walks of this seed; the same each time.
+
+    Raises:
+        AssertionError: a law was broken; printed is the shortest walk to it.
+    """
+
+    def begin() -> Model:
+        return Model(tally)
+
+    run_state_machine_as_test(
+        seed(number)(begin),  # type: ignore[arg-type]
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=1 + steps,  # the first chooses the watch
+            backend="fresh",
+            database=None,
+            deadline=None,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

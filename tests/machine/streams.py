@@ -1,0 +1,150 @@
+"""The watches of one controller, and what goes wrong on the way from the API server to it."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import kopf
+
+from cardwise.controller import handlers
+from cardwise.controller.app import Controller
+from fakes.cluster import Change, FakeCluster
+
+Json = dict[str, Any]
+Handle = Callable[..., Coroutine[Any, Any, None]]
+PLURALS = {
+    "Pod": "pods",
+    "GPUNode": "gpunodes",
+    "Node": "nodes",
+    "ResourceQuota": "resourcequotas",
+}
+KINDS = tuple(PLURALS)
+LATENCY = 0.02
+"""Seconds that an event takes where nothing goes wrong."""
+_FINISHED = ("Succeeded", "Failed")
+
+
+class Stream:
+    """The watch of one kind: in order, unless it is told otherwise."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.coming: deque[tuple[float, str | None, Json]] = deque()
+        """When it is due, what happened, and the object."""
+        self.shown: deque[tuple[str | None, Json]] = deque(maxlen=30)
+        self.blocked = 0.0
+        """Nothing is shown before."""
+        self.spoilt = 0.0
+        """When something was last lost, or shown out of order; 0: never."""
+        self.lost: set[str] = set()
+        """UIDs of which an event was lost."""
+        self._handle = handle
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self._handling: set[asyncio.Task[None]] = set()
+
+    def take(self, what: str | None, document: Json) -> None:
+        self.coming.append((self._loop.time() + LATENCY, what, document))
+        self._loop.call_later(LATENCY, self.deliver)
+
+    def deliver(self) -> None:
+        """Show what is due."""
+        now = self._loop.time() + 1e-6
+        while self.coming and not self._closed and now >= max(self.coming[0][0], self.blocked):
+            _, what, document = self.coming.popleft()
+            self._show(what, document)
+
+    def _show(self, what: str | None, document: Json) -> None:
+        event = {"type": what, "object": document}
+        task = self._loop.create_task(self._handle(event=event, logger=None, memo=None))
+        self._handling.add(task)
+        task.add_done_callback(self._handling.discard)
+        self.shown.append((what, document))
+
+    def close(self) -> None:
+        self._closed = True
+        self.coming.clear()
+
+    # What goes wrong ------------------------------------------------------------------------------
+
+    def lose(self, count: int) -> None:
+        """Drop the next events."""
+        self.spoilt = self._loop.time()
+        for _ in range(min(count, len(self.coming))):
+            _, _, document = self.coming.popleft()
+            self.lost.add(document["metadata"].get("uid"))
+
+    def delay(self, seconds: float) -> None:
+        self.blocked = self._loop.time() + seconds
+        self._loop.call_later(seconds, self.deliver)
+
+    def unblock(self) -> None:
+        self.blocked = 0.0
+        self.deliver()
+
+    def repeat(self, at: int) -> None:
+        """Show an event again that was shown before."""
+        self.spoilt = self._loop.time()  # a GPUNode is now as it was then
+        self._show(*self.shown[at])
+
+    def reorder(self) -> None:
+        """The next event comes last."""
+        self.spoilt = self._loop.time()
+        due = [each[0] for each in self.coming]
+        self.coming.rotate(-1)
+        self.coming = deque((when, *each[1:]) for when, each in zip(due, self.coming, strict=True))
+
+
+class Streams:
+    """All watches of one controller, by the handlers that Kopf would call."""
+
+    def __init__(self, controller: Controller, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        registry = kopf.OperatorRegistry()
+        handlers.register(
+            registry,
+            mirror=controller.mirror,
+            watchman=controller.watchman,
+            health=controller.health,
+            classes=controller.classes,
+            login=_login,
+        )
+        handles: dict[str, Any] = {
+            str(each.selector.any_name): each.fn
+            for each in registry._watching.get_all_handlers()
+            if each.selector is not None
+        }
+        self.by_kind = {kind: Stream(handles[plural]) for kind, plural in PLURALS.items()}
+
+    def take(self, change: Change) -> None:
+        """The API server wrote something."""
+        stream = self.by_kind.get(change.kind)
+        if stream is not None:
+            stream.take(change.type, change.object)
+
+    def list_anew(self, kind: str) -> None:
+        """As Kopf does when a watch breaks: what was on its way is lost, what is there is told."""
+        stream = self.by_kind[kind]
+        stream.lost.update(document["metadata"].get("uid") for _, _, document in stream.coming)
+        stream.coming.clear()
+        for document in list(self._cluster.objects[kind].values()):
+            if kind != "Pod" or document.get("status", {}).get("phase") not in _FINISHED:
+                stream.take(None, document)
+
+    @property
+    def spoilt(self) -> float:
+        """When something was last lost, or shown out of order."""
+        return max(stream.spoilt for stream in self.by_kind.values())
+
+    @property
+    def are_still(self) -> bool:
+        """Whether all that was written has been shown."""
+        return not any(stream.coming for stream in self.by_kind.values())
+
+    def close(self) -> None:
+        for stream in self.by_kind.values():
+            stream.close()
+
+
+async def _login() -> kopf.ConnectionInfo:
+    raise AssertionError("nobody connects here")
