@@ -1,13 +1,13 @@
 """Behind the stage: the processes of Cardwise, the nodes and their cards, and making all empty.
 
-Controller, kube-scheduler and agents are the real processes under their own accounts; the nodes are
+Cardwise is installed by its overlay "default". Controller, kube-scheduler, webhook and agents are
+the real processes with the command lines that it ships, under their own accounts; the nodes are
 KWOK's.
 """
 
 import contextlib
-import sys
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -15,19 +15,13 @@ import yaml
 
 import build
 from cardwise import names
-from controlplane.launcher import (
-    SYSTEM_NAMESPACE,
-    ApiError,
-    ControlPlane,
-    Process,
-    free_port,
-    standing_ground,
-)
+from controlplane.launcher import SYSTEM_NAMESPACE, ApiError, ControlPlane, Process, free_port
+from installation import GPUNODES, PROGRAMS, Installation
+
+__all__ = ["GPUNODES", "PROGRAMS", "Backstage", "Json", "path_of"]
 
 Json = dict[str, Any]
 
-PROGRAMS: Final = Path(sys.executable).parent
-GPUNODES: Final = f"/apis/{names.API_GROUP}/{names.API_VERSION}/{names.GPUNODE_PLURAL}"
 _MERGE: Final = "application/merge-patch+json"
 _APPLY: Final = "application/apply-patch+yaml"
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -40,11 +34,14 @@ class Backstage:
     namespace: str
     """Where this test's Pods go."""
     controller: Process
+    leader_election = False
+    environment: Mapping[str, str] | None = None
+    """What the downward API would tell the controller."""
 
     def __init__(self, cp: ControlPlane) -> None:
         """Install Cardwise on a control plane and start it; `raised` is the way in."""
         self.cp = cp
-        standing_ground(cp)
+        self.installation = Installation(cp)
         self.account = cp.service_account_kubeconfig("cardwise-controller")
         self._agent_account = cp.service_account_kubeconfig("cardwise-agent")
         self._agents: dict[str, Process] = {}
@@ -52,8 +49,10 @@ class Backstage:
         self._tests = 0
         self._marks = 0
         self._changed = False
+        self.launch_webhook()
         self.start_cardwise()
         self._begin()
+        self.admits()
 
     @classmethod
     @contextlib.contextmanager
@@ -68,10 +67,15 @@ class Backstage:
         """Start one controller, and its kube-scheduler."""
         self._port = free_port()
         self.start_controller()
-        self.scheduler = self.cp.start_scheduler(extender_url=self.extender_url)
+        self.scheduler = self.cp.start_scheduler(
+            extender_url=self.extender_url, configuration=self.installation.scheduler
+        )
 
     def mend(self) -> None:
         """Start what a test ended or changed."""
+        if self.webhook.poll() is not None:
+            self.launch_webhook()
+            self.admits()
         if self._changed or self.controller.poll() is not None:
             self.controller.terminate()
             self.start_controller()
@@ -93,18 +97,46 @@ class Backstage:
     ) -> None:
         """Start the controller without waiting for it."""
         self._changed = kubeconfig is not None or settings is not None
-        argv = [
-            str(PROGRAMS / "cardwise-controller"),
-            f"--kubeconfig={kubeconfig or self.account}",
-            f"--listen=127.0.0.1:{self._port}",
-            f"--metrics-listen=127.0.0.1:{free_port()}",
-            "--no-leader-election",
-        ]
+        config = self.installation.settings
         if settings is not None:
             config = self.cp.directory / "controller.yaml"
             config.write_text(yaml.safe_dump(settings))
-            argv.append(f"--config={config}")
-        self.controller = self.cp.start_process("controller", argv)
+        argv = self.installation.command(
+            "deployments/cardwise-scheduler",
+            "controller",
+            config=config,
+            listen=f"127.0.0.1:{self._port}",
+            metrics_listen=f"127.0.0.1:{free_port()}",
+            kubeconfig=kubeconfig or self.account,
+        )
+        if not self.leader_election:
+            argv.append("--no-leader-election")
+        self.controller = self.cp.start_process("controller", argv, env=self.environment)
+
+    def launch_webhook(self) -> None:
+        """Start the webhook without waiting for it, nor for its certificate."""
+        argv = self.installation.command(
+            "deployments/cardwise-webhook",
+            "webhook",
+            listen=self.installation.webhook_address,
+            metrics_listen=f"127.0.0.1:{free_port()}",
+            drain_seconds=0,  # nobody needs time to hear that it ends
+        )
+        self.webhook = self.cp.start_process("webhook", argv)
+
+    def admits(self) -> None:
+        """Wait until a new Pod with cards passes through the webhook, by the Service's address."""
+
+        def passes() -> bool:
+            self.installation.bring_certificate()
+            assert self.webhook.poll() is None, f"it ended:\n{self.webhook.tail()}"
+            path = f"/api/v1/namespaces/{self.namespace}/pods?dryRun=All"
+            pod = build.pod(scheduler="", namespace=self.namespace)
+            del pod["metadata"]["resourceVersion"]
+            scheduler = self.cp.request("POST", path, pod)["spec"]["schedulerName"]
+            return bool(scheduler == names.SCHEDULER_NAME)
+
+        self.cp.wait("the webhook to admit Pods", passes, 60)
 
     def ready(self) -> None:
         """Wait until the controller answers kube-scheduler."""
@@ -153,7 +185,7 @@ class Backstage:
 
     def tails(self) -> str:
         """The ends of our processes' logs."""
-        processes = [self.controller, self.scheduler, *self._agents.values()]
+        processes = [self.controller, self.scheduler, self.webhook, *self._agents.values()]
         return "\n".join(f"--- {process}\n{process.tail(60)}" for process in processes)
 
     # --- nodes and cards --------------------------------------------------------------------------
@@ -210,16 +242,15 @@ class Backstage:
     def _start_agent(self, node: str, profile: str | Path) -> None:
         config = self.cp.directory / "agent.yaml"
         config.write_text("agent: {reportSeconds: 1}")
-        self._agents[node] = self.cp.start_process(
-            f"agent-{node}",
-            [
-                str(PROGRAMS / "cardwise-agent"),
-                f"--nvml=simulated:{profile}",
-                f"--node-name={node}",
-                f"--config={config}",
-                f"--kubeconfig={self._agent_account}",
-            ],
+        argv = self.installation.command(
+            "daemonsets/cardwise-agent",
+            "agent",
+            nvml=f"simulated:{profile}",
+            node_name=node,
+            config=config,
+            kubeconfig=self._agent_account,
         )
+        self._agents[node] = self.cp.start_process(f"agent-{node}", argv)
 
     def agents(self) -> list[Process]:
         """The agents that run."""

@@ -16,15 +16,15 @@ from typing import Any, Final
 
 import yaml
 
-from backstage import PROGRAMS, Json
+from backstage import Json
 from cable import Cable
 from controlplane.launcher import (
     SCHEDULER_ACCOUNT,
     SYSTEM_NAMESPACE,
-    ControlPlane,
     Process,
     free_port,
 )
+from installation import Installation
 from stage import Stage
 
 LEASE: Final = (
@@ -51,9 +51,10 @@ class Write:
 class Replica:
     """One of the two Pods."""
 
-    def __init__(self, cp: ControlPlane, host: str) -> None:
+    def __init__(self, installation: Installation, host: str) -> None:
         """Start nothing yet."""
-        self.cp = cp
+        self.installation = installation
+        self.cp = cp = installation.cp
         self.host = host
         self.controllers_cable = Cable(cp, f"controller-{host}")
         self.schedulers_cable = Cable(cp, f"scheduler-{host}")
@@ -78,16 +79,15 @@ class Replica:
 
     def start_controller(self) -> None:
         """Start the controller, and return when it is ready."""
-        self.controller = self.cp.start_process(
-            f"controller-{self.host}",
-            [
-                str(PROGRAMS / "cardwise-controller"),
-                f"--kubeconfig={self._controllers_way}",
-                f"--listen=127.0.0.1:{self._port}",
-                f"--metrics-listen=127.0.0.1:{free_port()}",
-                f"--identity={self.host}",
-            ],
+        argv = self.installation.command(
+            "deployments/cardwise-scheduler",
+            "controller",
+            kubeconfig=self._controllers_way,
+            listen=f"127.0.0.1:{self._port}",
+            metrics_listen=f"127.0.0.1:{free_port()}",
+            identity=self.host,
         )
+        self.controller = self.cp.start_process(f"controller-{self.host}", argv)
         self.cp.wait(f"{self.host} to be ready", lambda: bool(self._get("readyz")), 60)
 
     def start_scheduler(self) -> None:
@@ -98,6 +98,7 @@ class Replica:
             leader_elect=True,
             host=self.host,
             kubeconfig=self._schedulers_way,
+            configuration=self.installation.scheduler,
         )
 
     def processes(self) -> tuple[Process, Process]:
@@ -176,7 +177,7 @@ class Replicas(Stage):
 
     def start_cardwise(self) -> None:
         """Start both, the first one first."""
-        self.replicas = [Replica(self.cp, host) for host in ("replica-a", "replica-b")]
+        self.replicas = [Replica(self.installation, host) for host in ("replica-a", "replica-b")]
         for replica in self.replicas:
             replica.start()
 
@@ -206,6 +207,7 @@ class Replicas(Stage):
     def tails(self) -> str:
         """The ends of our processes' logs."""
         processes = [each for replica in self.replicas for each in replica.processes()]
+        processes.append(self.webhook)
         return "\n".join(f"--- {process}\n{process.tail(60)}" for process in processes)
 
     def lease(self) -> Json:

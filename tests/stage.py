@@ -13,8 +13,6 @@ import build
 import oracle
 from backstage import GPUNODES, Backstage, Json, path_of
 from cardwise import names
-from cardwise.admission import admit
-from cardwise.settings import Settings
 from cardwise.wire.pods import asks_cards
 
 __all__ = ["GPUNODES", "Json", "Placement", "Stage", "uuids"]
@@ -22,6 +20,7 @@ __all__ = ["GPUNODES", "Json", "Placement", "Stage", "uuids"]
 _SHARE: Final = re.compile(r"([^,:;]+),NVIDIA,\d+,\d+(?:,[^:;]*)?:")
 _CREATED: Final = ("uid", "resourceVersion")
 """Metadata that only the API server writes."""
+_OPTED_OUT: Final = {names.WEBHOOK_LABEL: names.WEBHOOK_IGNORE}
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,13 @@ class Stage(Backstage):
             name: the Pod's.
             cpu: asked by its container.
             spec: more fields of the spec, such as ``nodeSelector``.
-            admitted: as the webhook would have changed it. False: as it is while there is none.
-            fields: as `build.pod` takes them; ``gpus=None`` is a Pod without cards.
+            admitted: by the webhook. False: it opts out of that, by its label.
+            fields: as `build.pod` takes them; ``gpus=None`` is a Pod without cards. Only a Pod
+                that the webhook does not give to our scheduler names it.
         """
         document = build.pod(name, namespace=self.namespace, **fields)
+        if admitted and asks_cards(document):
+            document["spec"]["schedulerName"] = fields.get("scheduler", "")
         document["spec"].update(spec or {})
         if cpu is not None:
             resources = document["spec"]["containers"][0].setdefault("resources", {})
@@ -63,17 +65,24 @@ class Stage(Backstage):
     def create(self, document: Json, *, admitted: bool = True) -> None:
         """Create a Pod from its JSON, in this test's namespace."""
         metadata = {k: v for k, v in document["metadata"].items() if k not in _CREATED}
-        document = {**document, "metadata": {**metadata, "namespace": self.namespace}}
-        if admitted:
-            admission = admit(document, Settings())
-            assert admission.denial is None, admission.denial
-            document = admission.pod
+        metadata["namespace"] = self.namespace
+        if not admitted:
+            metadata["labels"] = {**metadata.get("labels", {}), **_OPTED_OUT}
+        document = {**document, "metadata": metadata}
         self.cp.request("POST", f"/api/v1/namespaces/{self.namespace}/pods", document)
 
     def tenant(self, name: str, text: str, *, on: str = "node-a", **fields: Any) -> None:
         """Create a Pod that is bound with its cards already, as another scheduler left it."""
-        document = build.pod(name, node=on, allocated=text, **fields)
-        self.create(document, admitted=False)
+        self.create_tenant(build.pod(name, node=on, allocated=text, **fields))
+
+    def create_tenant(self, document: Json) -> None:
+        """Create a Pod that is bound with its cards already, from its JSON.
+
+        The webhook leaves the Pods of a scheduler that it does not know as they are, and who
+        creates this one may write allocations.
+        """
+        spec = {**document["spec"], "schedulerName": "another-scheduler"}
+        self.create({**document, "spec": spec})
 
     def get(self, name: str) -> Json:
         """The Pod as it is now."""

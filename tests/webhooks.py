@@ -55,6 +55,11 @@ class Mount:
         self._turns = 0
         path.mkdir(exist_ok=True)
 
+    def holds(self, certificate: bytes) -> bool:
+        """Whether this certificate is the one that lies there."""
+        file = self.path / "tls.crt"
+        return file.exists() and file.read_bytes() == certificate
+
     def put(self, pair: Pair) -> None:
         """Exchange the certificate and its key."""
         self._turns += 1

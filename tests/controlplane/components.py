@@ -87,7 +87,9 @@ def kube_apiserver(
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={service_account_key}",
         f"--service-account-signing-key-file={service_account_key}",
-        "--service-cluster-ip-range=10.0.0.0/24",
+        # Nothing routes a Service's address; one of the loopback's leads to this machine, where a
+        # process can stand for the Service's Pods.
+        "--service-cluster-ip-range=127.1.0.0/16",
         "--allow-privileged=true",
         # TaintNodesByCondition would taint every hand-made Node for good where no controller
         # manager runs. ServiceAccount would refuse a Pod in a namespace that is so new that the

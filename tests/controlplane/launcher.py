@@ -75,7 +75,7 @@ class ControlPlane:
         self._serving = components.Serving(
             *self._pki.server_certificate(
                 "server",
-                ["IP:127.0.0.1", "DNS:localhost", "IP:10.0.0.1", "DNS:kubernetes.default.svc"],
+                ["IP:127.0.0.1", "DNS:localhost", "IP:127.1.0.1", "DNS:kubernetes.default.svc"],
             )
         )
         self._api_port = self._supervisor.reserve_port()
@@ -257,18 +257,19 @@ class ControlPlane:
         qps: float = 2000,
         host: str | None = None,
         kubeconfig: Path | None = None,
+        configuration: Path = ROOT / "manifests/base/scheduler.yaml",
     ) -> Process:
         """Start a stock kube-scheduler as the cluster runs it, and return when it is ready.
 
         It runs as ServiceAccount cardwise-controller (so `standing_ground` comes first) with the
-        shipped ``manifests/base/scheduler.yaml``, only told another address of the extender,
-        whether to elect a leader, and a higher client limit.
+        shipped ``configuration``, only told another address of the extender, whether to elect a
+        leader, and a higher client limit.
 
         ``host`` is its host name, by which it calls itself in the Lease: there is no option for
         that. By default it is the machine's. ``kubeconfig`` is another way to the API server.
         """
         kubeconfig = kubeconfig or self.service_account_kubeconfig(SCHEDULER_ACCOUNT)
-        config = yaml.safe_load((ROOT / "manifests/base/scheduler.yaml").read_text())
+        config = yaml.safe_load(configuration.read_text())
         config["extenders"][0]["urlPrefix"] = extender_url
         config["leaderElection"]["leaderElect"] = leader_elect
         config["clientConnection"] = {

@@ -16,6 +16,8 @@ WRITES = {
     ("patch", "events"),
     ("patch", "nodes"),
     ("patch", "gpunodes/status"),
+    ("create", "secrets"),
+    ("patch", "mutatingwebhookconfigurations"),
 }
 """All that the controller ever writes."""
 

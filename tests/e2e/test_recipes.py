@@ -75,7 +75,7 @@ def put_up(stage: Stage, text: str) -> dict[str, Json]:
             stage.bare_node(name, gpus=40)
             stage.report(body)
         elif "nodeName" in body["spec"]:
-            stage.create(body, admitted=False)
+            stage.create_tenant(body)
         else:
             waiting[name] = body
     stage.settled()
