@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+import audit
 from fault_proxy import FaultProxy
 from stage import Stage
 
@@ -11,8 +12,9 @@ from stage import Stage
 @pytest.fixture(scope="session")
 def theatre() -> Iterator[Stage]:
     """One control plane with Cardwise for the whole run: it takes seconds to start."""
-    with Stage.raised() as raised:
+    with Stage.raised(audit=True) as raised:
         yield raised
+        assert audit.refused(raised.cp) == set(), "a right was missing"
 
 
 @pytest.fixture
