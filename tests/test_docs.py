@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cardwise.names import Reason
 from cardwise.settings import parse
@@ -45,6 +46,37 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
     named = re.findall(r"`((?:docs|crds|manifests|tests|examples)/[\w./-]+)`", page.read_text())
 
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_overlay_that_a_page_applies_or_deletes_can_be_built(page: Path) -> None:
+    named = re.findall(r"kubectl (?:apply|delete) -k ([\w./-]+)", page.read_text())
+
+    assert [name for name in named if not (ROOT / name / "kustomization.yaml").is_file()] == []
+
+
+def test_the_readme_names_every_overlay_and_the_version_that_was_tested() -> None:
+    install = README.partition("## Install\n")[2].partition("\n## ")[0]
+    overlays = {path.name for path in (ROOT / "manifests/overlays").iterdir()}
+    go_mod = (ROOT / "tests/controlplane/kubernetes/go.mod").read_text()
+    (version,) = re.findall(r"k8s\.io/kubernetes v([\d.]+)$", go_mod, re.MULTILINE)
+
+    assert {name for name in overlays if f"`{name}`" in install} == overlays - {"default"}
+    assert "kubectl apply -k manifests/overlays/default" in install
+    assert f"Kubernetes {version}," in install
+
+
+def test_the_label_that_the_readme_gives_a_node_brings_the_agent_there() -> None:
+    (key, value) = re.findall(r"kubectl label node NODE (\w+)=(\w+)", README)[0]
+    agent = yaml.safe_load((ROOT / "manifests/base/agent.yaml").read_text())
+    affinity = agent["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+
+    labels = {
+        (e["key"], v) for term in terms for e in term["matchExpressions"] for v in e["values"]
+    }
+
+    assert (key, value) in labels
 
 
 def test_the_page_of_policies_explains_every_reason() -> None:

@@ -46,6 +46,10 @@ def _play(*, keep: bool) -> int:
         console.print("Starting etcd, kube-apiserver, KWOK, kube-scheduler and Cardwise …")
         with ControlPlane.start() as cp:
             theatre = Theatre(cp, console)
+            console.print(
+                "Cardwise is installed by manifests/overlays/default. No Pod here names a scheduler"
+                " or a number of cards: the admission webhook adds them."
+            )
             for number, step in enumerate(MATRIX, start=1):
                 title = (step.__doc__ or "").split("\n")[0]
                 console.rule(f"[bold]{number}/{len(MATRIX)}  {title}", align="left")

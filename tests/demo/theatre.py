@@ -2,18 +2,16 @@
 
 import shlex
 import time
-import urllib.request
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Self
 
 import yaml
 from rich.console import Console
 from rich.markup import escape
 
-from controlplane.launcher import ControlPlane, free_port, standing_ground
+from backstage import Backstage
+from controlplane.launcher import ControlPlane
 
-_BIN = Path(__file__).resolve().parents[2] / ".venv" / "bin"
 NODE = "node-a"
 
 
@@ -25,38 +23,11 @@ class Theatre:
     """Cardwise and kube-scheduler over a control plane, and kubectl before the curtain."""
 
     def __init__(self, cp: ControlPlane, console: Console) -> None:
-        """Start every process, each under its own ServiceAccount's token."""
+        """Install Cardwise and start every process, each under its own ServiceAccount's token."""
         self._cp = cp
         self._console = console
-        standing_ground(cp)
-        cp.add_node(NODE, gpus=40)
-        port, reports = free_port(), free_port()
-        controller = cp.service_account_kubeconfig("cardwise-controller")
-        agent = cp.service_account_kubeconfig("cardwise-agent")
-        cp.start_process(
-            "agent",
-            [
-                str(_BIN / "cardwise-agent"),
-                *("--nvml", "simulated:t4x4"),
-                *("--node-name", NODE),
-                *("--kubeconfig", str(agent)),
-            ],
-        )
-        self._controller = cp.start_process(
-            "controller",
-            [
-                str(_BIN / "cardwise-controller"),
-                *("--kubeconfig", str(controller)),
-                *("--listen", f"127.0.0.1:{port}"),
-                *("--metrics-listen", f"127.0.0.1:{reports}"),
-                "--no-leader-election",
-            ],
-        )
-        # Only then kube-scheduler: a Pod that finds nobody to ask is retried a second later, and
-        # the order of the first Pods would be left to chance.
-        cp.wait("the controller", lambda: _answers(f"http://127.0.0.1:{reports}/readyz"), 30)
-        cp.start_scheduler(extender_url=f"http://127.0.0.1:{port}")
-        cp.wait("the agent's report", self._cards, 30)
+        self._backstage = Backstage(cp)
+        self._backstage.node(NODE, "t4x4")
 
     # Commands -------------------------------------------------------------------------------------
 
@@ -135,7 +106,7 @@ class Theatre:
         """The controller's last four score lines for a Pod: shown, not relied on."""
         lines = [
             line.partition("decisions: ")[2]
-            for line in self._controller.tail(200).splitlines()
+            for line in self._backstage.controller.tail(200).splitlines()
             if f"pod=default/{name} " in line and "computer score is" in line
         ]
         return lines[-4:]
@@ -147,26 +118,20 @@ class Theatre:
         return {uuid: int(index) for uuid, index in (line.split() for line in lines)}
 
 
-def _answers(url: str) -> bool:
-    with urllib.request.urlopen(url, timeout=2):  # noqa: S310 - our own address
-        return True
-
-
 def pod(name: str, policy: str | None) -> dict[str, Any]:
-    """A Pod that asks for one card with 1000 MiB."""
+    """A Pod that asks for one card with 1000 MiB, as a HAMi user writes it."""
     annotations = {"hami.io/gpu-scheduler-policy": policy} if policy else {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "annotations": annotations},
         "spec": {
-            "schedulerName": "cardwise-scheduler",
             "terminationGracePeriodSeconds": 0,
             "containers": [
                 {
                     "name": "app",
                     "image": "registry.example/app:1",
-                    "resources": {"limits": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1000}},
+                    "resources": {"limits": {"nvidia.com/gpumem": 1000}},
                 }
             ],
         },
