@@ -112,7 +112,6 @@ MAY = [
     ("cardwise-controller", "list deviceclasses.resource.k8s.io", ""),
     ("cardwise-controller", "create events.events.k8s.io", "default"),
     ("cardwise-controller", "patch pods", "cardwise-system"),
-    ("cardwise-controller", "watch leases.coordination.k8s.io", "cardwise-system"),
     ("cardwise-agent", "create gpunodes.cardwise.dev", ""),
     ("cardwise-agent", "patch gpunodes.cardwise.dev/status", ""),
     ("cardwise-agent", "get nodes", ""),
