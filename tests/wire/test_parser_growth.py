@@ -1,9 +1,11 @@
-"""Four times the text is about four times the work: no annotation of 250 KiB makes anybody wait.
+"""Sixteen times the text is about sixteen times the work: no annotation makes anybody wait.
 
 CPU time of one run against another in the same process, the best of several: a ratio, so that a
-slow machine fails nothing. What grows with the square comes to 16.
+slow machine fails nothing. What grows with the square comes to 256; caches that a long text does
+not fit into, and others at work on the machine, cost a factor of two or three.
 """
 
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +26,8 @@ from cardwise.wire.requests import USER_ANNOTATIONS, request_of
 pytestmark = pytest.mark.timeout(60)
 
 KIB_250 = 250 * 1024
-_MOST = 9.0
+_TIMES = 16
+_MOST = 80.0
 _TOO_SHORT = 0.004
 """Seconds of CPU that are no measure; as a whole answer they are next to nothing."""
 
@@ -83,13 +86,17 @@ READERS: dict[str, Callable[[str], Any]] = {
 def cost(read: Callable[[str], Any], text: str) -> float:
     """Seconds of CPU, the best of three."""
     best = float("inf")
-    for _ in range(3):
-        began = time.thread_time()
-        try:
-            read(text)
-        except CardwiseError as error:
-            assert len(str(error)) < 1000  # noqa: PT017 - a sentence is an answer
-        best = min(best, time.thread_time() - began)
+    gc.disable()  # its rounds come with what other tests left behind
+    try:
+        for _ in range(3):
+            began = time.thread_time()
+            try:
+                read(text)
+            except CardwiseError as error:
+                assert len(str(error)) < 1000  # noqa: PT017 - a sentence is an answer
+            best = min(best, time.thread_time() - began)
+    finally:
+        gc.enable()
     return best
 
 
@@ -98,6 +105,6 @@ def test_work_grows_with_the_text(reader: str) -> None:
     """Red when ``policy._known`` gathers words in a list, or ``decode`` cuts pieces off a rest."""
     read = READERS[reader]
     for what, shape in SHAPES.items():
-        quarter, full = cost(read, shape(KIB_250 // 4)), cost(read, shape(KIB_250))
+        part, full = cost(read, shape(KIB_250 // _TIMES)), cost(read, shape(KIB_250))
         if full > _TOO_SHORT:
-            assert full < _MOST * quarter, (what, quarter, full)
+            assert full < _MOST * part, (what, part, full)
