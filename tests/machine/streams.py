@@ -9,7 +9,7 @@ import kopf
 
 from cardwise.controller import handlers
 from cardwise.controller.app import Controller
-from fakes.cluster import Change, FakeCluster
+from fakes.cluster import Change, FakeCluster, copied
 
 Json = dict[str, Any]
 Handle = Callable[..., Coroutine[Any, Any, None]]
@@ -69,7 +69,8 @@ class Stream:
 
     def lose(self, count: int) -> None:
         """Drop the next events."""
-        self.spoilt = self._loop.time()
+        if self.coming:
+            self.spoilt = self._loop.time()
         for _ in range(min(count, len(self.coming))):
             _, _, document = self.coming.popleft()
             self.lost.add(document["metadata"].get("uid"))
@@ -125,11 +126,19 @@ class Streams:
     def list_anew(self, kind: str) -> None:
         """As Kopf does when a watch breaks: what was on its way is lost, what is there is told."""
         stream = self.by_kind[kind]
-        stream.lost.update(document["metadata"].get("uid") for _, _, document in stream.coming)
-        stream.coming.clear()
-        for document in list(self._cluster.objects[kind].values()):
-            if kind != "Pod" or document.get("status", {}).get("phase") not in _FINISHED:
-                stream.take(None, document)
+        spoilt_before = stream.spoilt
+        stream.lose(len(stream.coming))
+        documents = [
+            document
+            for document in self._cluster.objects[kind].values()
+            if kind != "Pod" or document["status"]["phase"] not in _FINISHED
+        ]
+        for document in documents:
+            stream.take(None, copied(document))
+        if documents:
+            # Being told, the controller lists by itself: what was lost is mended in seconds. Where
+            # there is no object any more nobody is told, and only the list after 5 minutes helps.
+            stream.spoilt = spoilt_before
 
     @property
     def spoilt(self) -> float:
