@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import build
 import oracle
 from cardwise.ledger import HOLD_SECONDS, Stage
-from cardwise.names import ALLOCATED, EXCLUSIVE_HELD
 from cardwise.wire.allocation import encode
 from cardwise.wire.pods import bound_node
 from controllers import World, passing
@@ -82,35 +82,42 @@ async def rest(model: "Model") -> None:
 
 
 def nobody_sleeps_who_would_fit(model: "Model") -> None:
-    """With holds counted as bookings: of those in kube-scheduler's pool, none fits anywhere."""
+    """Of those in kube-scheduler's pool none fits anywhere, with holds counted as bookings.
+
+    Also holds of Pods whose end nobody told us: a list never overrules a hold by absence (decision
+    6), so their cards come back when the hold expires.
+    """
     held = model.cluster.objects
-    others = [_as_if_bound(model, pod) for pod in model.cluster.alive()]
+    under_way = [
+        entry
+        for entry in _world(model).ledger.entries()
+        if entry.stage in (Stage.HELD, Stage.BINDING) and entry.booking is not None
+    ]
+    uids = {entry.pod.uid for entry in under_way}
+    others = [it for it in model.cluster.alive() if it["metadata"]["uid"] not in uids]
+    others += [
+        build.pod(
+            entry.pod.name,
+            namespace=entry.pod.namespace,
+            uid=entry.pod.uid,
+            node=entry.booking.node,
+            allocated=encode(entry.booking.containers),
+            exclusive_held=entry.booking.exclusive,
+        )
+        for entry in under_way
+        if entry.booking is not None
+    ]
     for uid in model.scheduler.pool:
         pod = model.scheduler.pods[uid]
-        rest = [it for it in others if it["metadata"]["uid"] != uid]
         answer = oracle.place(
             pod,
             model.fleet.speaking(),
-            rest,
+            others,
             held["ResourceQuota"].values(),
             held["Node"].values(),
         )
         model.tally.quiet["sleepers looked at"] += 1
         assert answer["node"] is None, f"{pod['metadata']} fits on {answer['node']}, and sleeps"
-
-
-def _as_if_bound(model: "Model", pod: Json) -> Json:
-    """A Pod as it will be once its hold is written."""
-    entry = _world(model).entry(pod)
-    if entry is None or entry.booking is None or bound_node(pod):
-        return pod
-    annotations = {
-        **pod["metadata"]["annotations"],
-        ALLOCATED: encode(entry.booking.containers),
-        **({EXCLUSIVE_HELD: "true"} if entry.booking.exclusive else {}),
-    }
-    metadata = {**pod["metadata"], "annotations": annotations}
-    return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": entry.booking.node}}
 
 
 async def drain(model: "Model") -> None:
