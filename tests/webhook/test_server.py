@@ -253,6 +253,22 @@ async def test_a_mistake_of_ours_is_an_error_without_a_traceback(
     assert (await served.post(PLAIN))[0] == 200
 
 
+async def test_a_caller_that_goes_away_is_no_mistake_of_ours(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    head = request(b"", length=100).replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")
+    writer.write(head)
+    assert await reader.readline() == b"HTTP/1.1 100 Continue\r\n"
+
+    writer.close()
+    async with asyncio.timeout(5):
+        await served.health.idle()
+
+    assert await served.counted() == {"bad": 1.0}
+    assert [it for it in caplog.records if it.exc_info] == []
+
+
 # Deadlines ----------------------------------------------------------------------------------------
 
 

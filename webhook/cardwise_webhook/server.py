@@ -102,6 +102,8 @@ async def _mutate(request: web.Request, settings: Settings, timer: Timer) -> web
         return _refusal(413, f"The body has more than {BODY_BYTES} bytes.")
     except web.RequestPayloadError:
         return _refusal(400, "The body is not packed as it says.")
+    except ConnectionError:
+        return _refusal(400, "The body ended in the middle.")
     except BadBody as error:
         return _refusal(400, str(error))
     except Exception:
