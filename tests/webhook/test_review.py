@@ -438,6 +438,20 @@ def test_a_pod_of_any_depth_gets_an_answer(depth: int) -> None:
     assert (result is Result.CHANGED) or depth > 240
 
 
+@pytest.mark.parametrize("depth", [200, 400])
+def test_a_patch_that_takes_back_may_hold_any_depth(depth: int) -> None:
+    pod = build.pod(annotations={DEFAULTED: "app:CUDA_TASK_PRIORITY=1"})
+    added = {"name": "CUDA_TASK_PRIORITY", "value": "1"}
+    pod["spec"]["containers"][0]["env"] = [added, {"deep": 0}]
+    deep = b'{"a":' * depth + b"1" + b"}" * depth
+
+    result, sentence = outcome(orjson.dumps(review(pod)).replace(b'"deep":0', b'"deep":' + deep))
+
+    assert (result, sentence) == (
+        (Result.CHANGED, "") if depth < 250 else (None, "The Pod is nested too deep.")
+    )
+
+
 def outcome(body: bytes, settings: Settings = DEFAULTS) -> tuple[Result | None, str]:
     """The result, or the sentence that there is none."""
     try:

@@ -140,17 +140,23 @@ def _told(question: Question, admission: Admission) -> Answer:
         response["status"] = {"code": 403, "reason": "Forbidden", "message": denial}
         result = Result.DENIED
     elif question.pod is not None and admission.pod is not question.pod:
-        patch = orjson.dumps(json_patch(question.pod, admission.pod))
+        patch = _written(json_patch(question.pod, admission.pod))
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(patch).decode()
         result = Result.CHANGED
     else:
         result = Result.UNCHANGED if admission.matched else Result.IGNORED
+    body = orjson.dumps({"apiVersion": _API_VERSION, "kind": _KIND, "response": response})
+    return Answer(body=body, result=result, about=question.about, message=denial)
+
+
+def _written(patch: list[dict[str, Any]]) -> bytes:
+    # A patch may hold a part of the Pod, and what is read may be nested four times as deep as what
+    # can be written back.
     try:
-        body = orjson.dumps({"apiVersion": _API_VERSION, "kind": _KIND, "response": response})
+        return orjson.dumps(patch)
     except orjson.JSONEncodeError as error:
         raise BadBody(_TOO_DEEP) from error
-    return Answer(body=body, result=result, about=question.about, message=denial)
 
 
 def shown(warnings: tuple[str, ...]) -> list[str]:
