@@ -209,6 +209,12 @@ WELL = {
 }
 
 
+def nameless(pem: bytes) -> bytes:
+    """The same certificate for a name that can't be read; its key still is its key."""
+    der = ssl.PEM_cert_to_DER_cert(pem.decode())
+    return ssl.DER_cert_to_PEM_cert(der.replace(b"cardwise", b"\xff" * 8)).encode()
+
+
 def after(seen: Json, now: datetime = NOW, *, settled: bool = True) -> Any:
     return next_step(Seen(**{**WELL, **seen}), now, settled=settled)
 
@@ -248,6 +254,11 @@ def test_nothing_is_written(seen: Json, later: timedelta) -> None:
             ca_secret(Pair(certificate=CA.certificate[:-90], key=CA.key)),
             "ca.crt is no certificate",
             id="half a certificate",
+        ),
+        pytest.param(
+            ca_secret(Pair(certificate=nameless(CA.certificate), key=CA.key)),
+            "ca.crt is no certificate",
+            id="a name that is no text",
         ),
         pytest.param(
             ca_secret(Pair(certificate=CA.certificate, key=OTHER.key)),

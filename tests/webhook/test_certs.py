@@ -222,6 +222,12 @@ async def test_files_that_are_written_in_place_are_taken_too(
 # What is kept out ---------------------------------------------------------------------------------
 
 
+def of_version_9(pem: bytes) -> bytes:
+    der = ssl.PEM_cert_to_DER_cert(pem.decode())
+    v3 = b"\xa0\x03\x02\x01\x02"
+    return ssl.DER_cert_to_PEM_cert(der.replace(v3, v3[:-1] + b"\x08", 1)).encode()
+
+
 def encrypted(key: bytes) -> bytes:
     return load_pem_private_key(key, None).private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
@@ -250,6 +256,11 @@ def encrypted(key: bytes) -> bytes:
             lambda good, _: Pair(certificate=good.certificate[:-60], key=good.key),
             "tls.crt is no certificate: ",
             id="half a certificate",
+        ),
+        pytest.param(
+            lambda good, _: Pair(certificate=of_version_9(good.certificate), key=good.key),
+            "tls.crt is no certificate: ",
+            id="a version that there is not",
         ),
         pytest.param(
             lambda good, _: Pair(certificate=good.certificate, key=b"x"),

@@ -87,7 +87,7 @@ class Certificate:
         except OSError as error:
             # Also while kubelet exchanges the directory under us: the next look finds the new one.
             self._refuse(f"{error.filename or self._certificate}: {error.strerror or error}")
-        except ValueError as error:
+        except (ValueError, x509.InvalidVersion) as error:
             self._refuse(f"{self._certificate} is no certificate: {_first_line(error)}")
         else:
             self.trouble = self._told = ""

@@ -66,7 +66,7 @@ class Certificate:
             for each in found:
                 each.x509.public_key()
                 # Read when they are asked for, and then it would be too late.
-                _ = (each.x509.extensions, each.begins, each.expires)
+                _ = (each.x509.subject, each.x509.extensions, each.begins, each.expires)
         except _UNREADABLE:
             return ()
         return found
