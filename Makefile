@@ -58,7 +58,7 @@ e2e: guard controlplane ## tests against a real kube-apiserver and kube-schedule
 	@$(PY) -m pytest tests/e2e -m "not long" $(ARGS)
 
 .PHONY: e2e-long
-e2e-long: guard controlplane ## minutes of faults between us and the API server, and of fail-over
+e2e-long: guard controlplane ## the fail-overs that take minutes: half a replica that is cut off
 	@$(PY) -m pytest tests/e2e -m long $(ARGS)
 
 .PHONY: soak

@@ -128,7 +128,7 @@ class Cluster(Protocol):
         ...
 
     async def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """One Lease as it is now, or None; asked every second, so it waits for 2 s at most."""
+        """One Lease as it is now, or None; asked twice a second, so it waits for 2 s at most."""
         ...
 
     async def bind(self, binding: dict[str, Any], *, within: float) -> None:
