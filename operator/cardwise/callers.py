@@ -14,7 +14,7 @@ class _CallersFaults(logging.Filter):
     """What a caller did wrong is told in a line, and not as an error of ours."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Take the traceback out of such a record; one below INFO is dropped."""
+        """Make such a record a line of level DEBUG; where that is not logged, drop it."""
         fault = record.exc_info[1] if record.exc_info else None
         if isinstance(fault, HttpProcessingError | web.RequestPayloadError):
             record.levelno, record.levelname = logging.DEBUG, "DEBUG"

@@ -56,7 +56,7 @@ _LINGER_SECONDS = 1.0
     type=click.FloatRange(min=0),
     default=5.0,
     show_default=True,
-    help="How long requests are still taken after SIGTERM, until nobody sends any more.",
+    help="How long requests are still taken after SIGTERM, while callers hear that it stops.",
 )
 @click.option(
     "--log-level",
@@ -120,16 +120,16 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled)
     server = _runner(mutating(settings, metrics, health))
-    observer = _runner(reports(metrics, health))
+    reporter = _runner(reports(metrics, health))
     stopped = asyncio.create_task(stop.wait())
     following = asyncio.create_task(certificate.follow())
     try:
-        await observer.setup()
-        await web.TCPSite(observer, *metrics_listen).start()
+        await reporter.setup()
+        await web.TCPSite(reporter, *metrics_listen).start()
         found = asyncio.create_task(certificate.found())
         await asyncio.wait({stopped, following, found}, return_when=asyncio.FIRST_COMPLETED)
         found.cancel()
-        if certificate.missing == "":
+        if not certificate.missing:
             await server.setup()
             site = web.TCPSite(server, *listen, ssl_context=certificate.context)
             await site.start()
@@ -149,7 +149,7 @@ async def serve(
         stopped.cancel()
         following.cancel()
         await server.cleanup()
-        await observer.cleanup()
+        await reporter.cleanup()
 
 
 def _runner(app: web.Application) -> web.AppRunner:

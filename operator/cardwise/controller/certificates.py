@@ -115,10 +115,10 @@ def next_step(seen: Seen, now: datetime, *, settled: bool) -> Step | None:
         return NewCA(previous=tuple(_vouching(seen, now)), why=why)
     previous = _previous(seen, ca, now)
     if b"".join(previous) != data_of(seen.ca, "previous.crt"):
-        return KeepCA(previous=previous, why=f"{len(previous)} CAs before it are still in use")
+        return KeepCA(previous=previous, why=f"CAs before it that are in use: {len(previous)}")
     bundle = b"".join((ca.pem, *previous))
     if any(each != bundle for each in seen.bundles):
-        return Trust(bundle=bundle, why="it is not what the webhook's certificates are signed with")
+        return Trust(bundle=bundle, why="it did not hold the CAs in use, and no other")
     why = _trouble_of_serving(seen.serving, ca, now)
     if why and (settled or not _is_trusted(seen, now)):
         return NewServing(why=why)

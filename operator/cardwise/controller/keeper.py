@@ -160,7 +160,7 @@ def _said(step: Step) -> str:
         case NewCA():
             return f"made a new CA for the webhook: {step.why}"
         case KeepCA():
-            return f"wrote again whom to trust beside the CA of the webhook: {step.why}"
+            return f"wrote which CAs are trusted beside that of the webhook: {step.why}"
         case Trust():
             return f"wrote the caBundle of the webhook: {step.why}"
         case NewServing():
