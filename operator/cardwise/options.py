@@ -1,6 +1,26 @@
-"""Types of command-line options that more than one process has."""
+"""Command-line options that more than one process has."""
+
+import logging
+import sys
 
 import click
+
+log_level = click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    default="info",
+    show_default=True,
+)
+"""The option whose value `start_logging` takes."""
+
+
+def start_logging(level: str) -> None:
+    """Log to standard error from this level on."""
+    logging.basicConfig(
+        level=level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
 
 
 class Address(click.ParamType[tuple[str, int]]):

@@ -3,16 +3,14 @@
 import asyncio
 import logging
 import signal
-import sys
 from pathlib import Path
 
 import click
 import uvloop
 from aiohttp import web
 
-from cardwise import callers, settings_file
+from cardwise import callers, options, settings_file
 from cardwise.errors import BadSettings
-from cardwise.options import Address
 from cardwise.settings import Settings
 from cardwise_webhook.certs import Certificate
 from cardwise_webhook.metrics import Metrics
@@ -32,14 +30,14 @@ _LINGER_SECONDS = 1.0
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (YAML).")
 @click.option(
     "--listen",
-    type=Address("0.0.0.0:8443"),
+    type=options.Address("0.0.0.0:8443"),
     default="0.0.0.0:8443",
     show_default=True,
     help="For the API server, by TLS.",
 )
 @click.option(
     "--metrics-listen",
-    type=Address("0.0.0.0:9395"),
+    type=options.Address("0.0.0.0:9395"),
     default="0.0.0.0:9395",
     show_default=True,
     help="For probes and Prometheus, by plain HTTP.",
@@ -58,12 +56,7 @@ _LINGER_SECONDS = 1.0
     show_default=True,
     help="How long requests are still taken after SIGTERM, while callers hear that it stops.",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-)
+@options.log_level
 def main(
     config: Path | None,
     listen: tuple[str, int],
@@ -73,11 +66,7 @@ def main(
     log_level: str,
 ) -> None:
     """Complete and check Pods with cards as they are created: the admission webhook of Cardwise."""
-    logging.basicConfig(
-        level=log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    options.start_logging(log_level)
     try:
         settings = settings_file.read(config)
     except BadSettings as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import yaml
 
-from cardwise import kube, settings_file
+from cardwise import kube, options, settings_file
 from cardwise.agent.nvml import NvidiaLibrary
 from cardwise.agent.probe import failed, probe
 from cardwise.agent.publish import NO_LIBRARY, Publisher
@@ -60,12 +60,7 @@ class _BadInput(click.ClickException):
 @click.option("--node-name", envvar="NODE_NAME", help="By default the host's name.")
 @click.option("--config", type=click.Path(path_type=Path), help="The settings file.")
 @click.option("--kubeconfig", help="By default KUBECONFIG, else the Pod's own account.")
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-    default="info",
-    show_default=True,
-)
+@options.log_level
 def main(
     nvml: str,
     printing: bool,
@@ -75,9 +70,7 @@ def main(
     log_level: str,
 ) -> None:
     """Publish this machine's NVIDIA cards as the GPUNode of its Node."""
-    logging.basicConfig(
-        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    options.start_logging(log_level)
     name = node_name or socket.gethostname()
     try:
         settings = settings_file.read(config)

@@ -3,21 +3,19 @@
 import asyncio
 import logging
 import socket
-import sys
 from pathlib import Path
 
 import click
 import uvloop
 
-from cardwise import settings_file
+from cardwise import options, settings_file
 from cardwise.controller.app import Addresses, Election, serve
 from cardwise.errors import BadSettings, CardwiseError
 from cardwise.kube import connect
 from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE
-from cardwise.options import Address
 from cardwise.settings import Settings
 
-_ADDRESS = Address("127.0.0.1:8478")
+_ADDRESS = options.Address("127.0.0.1:8478")
 _LEASE = f"{SYSTEM_NAMESPACE}/{SCHEDULER_NAME}"
 
 
@@ -80,12 +78,7 @@ class _Lease(click.ParamType[tuple[str, str]]):
     show_default=True,
     help="Make and renew the webhook's CA and certificate, and fill in its caBundle.",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-)
+@options.log_level
 def main(  # noqa: PLR0913, PLR0917 - an argument an option
     config: Path | None,
     kubeconfig: str | None,
@@ -98,11 +91,7 @@ def main(  # noqa: PLR0913, PLR0917 - an argument an option
     log_level: str,
 ) -> None:
     """Decide on which node and which cards GPU Pods run: the scheduler extender of Cardwise."""
-    logging.basicConfig(
-        level=log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    options.start_logging(log_level)
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
     namespace, name = lease
     election = Election(namespace=namespace, name=name, identity=identity)
