@@ -39,14 +39,15 @@ apt() {
 
 if [[ -z $(find "$cache/lists" -maxdepth 1 -name '*Packages*' -mmin -1440) ]]; then
   say "reading what Debian has"
-  apt "$cache" update || say "nobody told; going on with what is known from before"
+  apt "$cache" update || say "Debian did not answer; going on with what is known from before"
 fi
 mapfile -t packages < <(grep -v '^#' "$here/packages.txt")
 say "unpacking ${#packages[@]} Debian packages"
-# The names of the files are told where none of them is; what is there and whole is not loaded again.
+# A file that is there is not listed: names come from an empty directory. What is there and whole is
+# not loaded again.
 { apt "$work" download --print-uris "${packages[@]}" | cut -d' ' -f2 >"$work/files"; } || true
 [[ $(wc -l <"$work/files") -eq ${#packages[@]} ]] || {
-  say "Debian's packages can't be had, not all of: ${packages[*]}"; exit 3; }
+  say "some of Debian's packages can't be had: ${packages[*]}"; exit 3; }
 apt "$cache/archives" download "${packages[@]}" || { say "Debian's packages can't be had"; exit 3; }
 while read -r file; do
   dpkg-deb --extract "$cache/archives/$file" "$root"

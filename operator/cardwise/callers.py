@@ -1,7 +1,7 @@
 """What callers do wrong, told in a line: the log of every HTTP server here.
 
-Separate, because controller and webhook share nothing but this: the HTTP library logs a traceback
-for every caller that does not speak HTTP, and their ports are open to the whole cluster.
+Separate, because controller and webhook need it alike: the HTTP library logs a traceback for every
+caller that does not speak HTTP, and their ports are open to the whole cluster.
 """
 
 import logging
