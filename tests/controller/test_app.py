@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 import build
-from cardwise.controller import app, watch
+from cardwise.controller import app, handlers, watch
 from cardwise.controller.app import Addresses, Controller, Election, serve
 from cardwise.controller.mirror import Mirror
 from cardwise.controller.watch import Watchman
@@ -130,7 +130,7 @@ class Process:
 @pytest.fixture
 async def process(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Process]:
     # Kopf takes the tasks of the server beside it for its own, and waits for their end.
-    monkeypatch.setattr(app, "_KOPF_SECONDS", 0.5)
+    monkeypatch.setattr(handlers, "KOPF_SECONDS", 0.5)
     cluster = FakeCluster(build.gpunode("n1"), build.node_object("n1"), build.pod(gpumem=1000))
     async with (
         ClusterServer(cluster).running() as server,

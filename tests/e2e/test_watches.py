@@ -88,7 +88,7 @@ def test_what_happens_while_a_watch_is_away_is_found_out(
 
 
 # Red: take no Pod from the first list (`Mirror.reconcile`); for one of them, wait for Kopf's own
-# end alone (`app._watch`).
+# end alone (`handlers.watch`).
 @pytest.mark.parametrize(
     "watches",
     [

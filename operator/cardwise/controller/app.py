@@ -9,7 +9,6 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-import kopf
 from aiohttp import web
 
 from cardwise.controller import extender, handlers, server
@@ -40,8 +39,6 @@ _log = logging.getLogger(__name__)
 _FINISH_SECONDS = 12.0
 """How long answers that have begun may take after SIGTERM: more than the longest /bind, which is
 reading the Pod (2 s), the Binding (2 s) and looking for its outcome (6 s)."""
-_KOPF_SECONDS = 3.0
-"""How long Kopf may take to close its watches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +217,16 @@ async def serve(
         if not stop.is_set():
             await loading
             running = [asyncio.create_task(task) for task in controller.tasks()]
-            running.append(asyncio.create_task(_watch(controller, client, stop, kopf_stop)))
+            watching = handlers.watch(
+                mirror=controller.mirror,
+                watchman=controller.watchman,
+                health=controller.health,
+                classes=controller.classes,
+                client=client,
+                stop=stop,
+                kopf_stop=kopf_stop,
+            )
+            running.append(asyncio.create_task(watching))
             controller.gate.loaded = True
             controller.health.heard()  # heartbeats begin now
             controller.waker.begin()
@@ -245,7 +251,7 @@ async def serve(
         for task in running[:-1]:
             task.cancel()
         if running:
-            await asyncio.wait(running, timeout=_KOPF_SECONDS)
+            await asyncio.wait(running, timeout=handlers.KOPF_SECONDS)
             running[-1].cancel()
         await asyncio.gather(*running, return_exceptions=True)
         await client.close()
@@ -266,72 +272,6 @@ async def _listen(
         runners.append(runner)
         await runner.setup()
         await web.TCPSite(runner, host, port).start()
-
-
-async def _watch(
-    controller: Controller, client: Client, stop: asyncio.Event, kopf_stop: asyncio.Event
-) -> None:
-    """Run Kopf until ``kopf_stop``; where it ends before, by a signal it took, ``stop`` is set."""
-
-    async def login() -> kopf.ConnectionInfo:
-        known = await client.credentials()
-        scheme, _, token = known.authorization.partition(" ")
-        return kopf.ConnectionInfo(
-            server=known.server,
-            ca_path=known.ca_file,
-            certificate_path=known.certificate_file,
-            private_key_path=known.key_file,
-            insecure=known.insecure,
-            scheme=scheme or None,
-            token=token or None,
-        )
-
-    registry = kopf.OperatorRegistry()
-    handlers.register(
-        registry,
-        mirror=controller.mirror,
-        watchman=controller.watchman,
-        health=controller.health,
-        classes=controller.classes,
-        login=login,
-    )
-    # Where one of its watches fails for good, Kopf begins to end; it may never come to it, because
-    # it waits for other watches, which wait for a login that it stopped. That it begins is enough.
-    ending = asyncio.Event()
-
-    @kopf.on.cleanup(registry=registry)
-    async def begin_to_end(**_: Any) -> None:
-        ending.set()
-
-    # Before Kopf starts: in its end it waits for every task that began after it.
-    ended = asyncio.create_task(ending.wait())
-    # Kopf takes SIGTERM for itself; it is given back as soon as Kopf has started.
-    ready = asyncio.Event()
-    kopf_task = asyncio.create_task(
-        kopf.operator(
-            registry=registry,
-            settings=handlers.settings(),
-            clusterwide=True,
-            ready_flag=ready,
-            stop_flag=kopf_stop,
-        )
-    )
-    try:
-        await asyncio.wait(
-            {kopf_task, asyncio.create_task(ready.wait())}, return_when=asyncio.FIRST_COMPLETED
-        )
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await asyncio.wait({kopf_task, ended}, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait({kopf_task}, timeout=_KOPF_SECONDS)
-        if not kopf_task.done():
-            raise RuntimeError("the watches failed, and Kopf does not come to its end")
-        await kopf_task
-    finally:
-        ended.cancel()
-        kopf_task.cancel()
-        await asyncio.wait({kopf_task}, timeout=_KOPF_SECONDS)
-    stop.set()
 
 
 def _own_pod() -> PodRef | None:

@@ -4,7 +4,9 @@ Only raw events are used, so that Kopf writes nothing to a user's Pod (no finali
 state). A handler takes one event to the mirror and returns.
 """
 
+import asyncio
 import logging
+import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import chain, repeat
 from typing import Any, Protocol
@@ -14,7 +16,7 @@ import kopf
 from cardwise.controller.classes import Classes
 from cardwise.controller.mirror import Mirror
 from cardwise.controller.watch import Health, Watchman
-from cardwise.kube.client import LIST_SECONDS
+from cardwise.kube.client import LIST_SECONDS, Client
 from cardwise.names import API_GROUP, API_VERSION, GPUNODE_PLURAL
 from cardwise.wire.pods import pod_ref
 
@@ -25,6 +27,8 @@ WATCH_SECONDS = 30
 """How long a watch lives: then the API server ends it, and it goes on from what it said last."""
 DEAD_SECONDS = 35.0
 """Silence after which a watch is dead: one that lived would have come to its end by then."""
+KOPF_SECONDS = 3.0
+"""How long Kopf may take to close its watches."""
 
 Json = dict[str, Any]
 
@@ -112,3 +116,84 @@ def settings() -> kopf.OperatorSettings:
     # A Pod that ends is told as DELETED then; the finished ones cost nothing.
     wanted.watching.field_selectors["", "v1", "pods"] = _UNFINISHED
     return wanted
+
+
+async def watch(
+    *,
+    mirror: Mirror,
+    watchman: Watchman,
+    health: Health,
+    classes: Classes,
+    client: Client,
+    stop: asyncio.Event,
+    kopf_stop: asyncio.Event,
+) -> None:
+    """Run Kopf until ``kopf_stop``.
+
+    Args:
+        mirror: takes what is watched.
+        watchman: is told where something may have been missed.
+        health: hears the heartbeats of our own Pod.
+        classes: sees new Pods.
+        client: where and as whom Kopf asks.
+        stop: is set where Kopf ends before, by a signal it took.
+        kopf_stop: ends Kopf.
+
+    Raises:
+        RuntimeError: the watches failed for good.
+    """
+
+    async def login() -> kopf.ConnectionInfo:
+        known = await client.credentials()
+        scheme, _, token = known.authorization.partition(" ")
+        return kopf.ConnectionInfo(
+            server=known.server,
+            ca_path=known.ca_file,
+            certificate_path=known.certificate_file,
+            private_key_path=known.key_file,
+            insecure=known.insecure,
+            scheme=scheme or None,
+            token=token or None,
+        )
+
+    registry = kopf.OperatorRegistry()
+    register(
+        registry, mirror=mirror, watchman=watchman, health=health, classes=classes, login=login
+    )
+    # Where one of its watches fails for good, Kopf begins to end; it may never come to it, because
+    # it waits for other watches, which wait for a login that it stopped. That it begins is enough.
+    ending = asyncio.Event()
+
+    @kopf.on.cleanup(registry=registry)
+    async def begin_to_end(**_: Any) -> None:
+        ending.set()
+
+    # Before Kopf starts: in its end it waits for every task that began after it.
+    ended = asyncio.create_task(ending.wait())
+    # Kopf takes SIGTERM for itself; it is given back as soon as Kopf has started.
+    ready = asyncio.Event()
+    kopf_task = asyncio.create_task(
+        kopf.operator(
+            registry=registry,
+            settings=settings(),
+            clusterwide=True,
+            ready_flag=ready,
+            stop_flag=kopf_stop,
+        )
+    )
+    try:
+        await asyncio.wait(
+            {kopf_task, asyncio.create_task(ready.wait())}, return_when=asyncio.FIRST_COMPLETED
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await asyncio.wait({kopf_task, ended}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({kopf_task}, timeout=KOPF_SECONDS)
+        if not kopf_task.done():
+            raise RuntimeError("the watches failed, and Kopf does not come to its end")
+        await kopf_task
+    finally:
+        ended.cancel()
+        kopf_task.cancel()
+        await asyncio.wait({kopf_task}, timeout=KOPF_SECONDS)
+    stop.set()
