@@ -35,7 +35,7 @@ class Blind:
                 f"--kubeconfig={self.proxy.through(self.stage.account)}",
                 f"--listen={self.url.removeprefix('http://')}",
                 f"--metrics-listen=127.0.0.1:{free_port()}",
-                f"--lease={SYSTEM_NAMESPACE}/nobodys",
+                "--identity=nobody",  # so it never acts; the Lease it may read
             ],
             env={"POD_NAMESPACE": SYSTEM_NAMESPACE, "POD_NAME": "blind", "POD_UID": self.uid},
         )
