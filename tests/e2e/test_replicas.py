@@ -17,7 +17,7 @@ from random import Random
 import pytest
 
 import build
-from replicas import Replica, Replicas
+from replicas import Replica, Replicas, Write
 
 UNSHARE = shutil.which("unshare")
 pytestmark = [
@@ -104,13 +104,36 @@ def until_one_more_is_bound(stage: Replicas, began: float, within: float = 60) -
 
 
 # Red where UsageWriter.write_some does not ask the gate: both write.
-def everything_is_well(stage: Replicas, hands: list[Replica], since: int) -> None:
-    """All that fits is bound, all that is bound is legal, and writes came from one at a time."""
+def without_what_was_on_its_way(writes: list[Write], host: str) -> list[Write]:
+    """Leave out what a replica was just sending when it was stopped, and sent when it went on.
+
+    One write for each that writes by itself (events, news first; usage; wakes), and no Binding.
+    """
+    began = min(write.received for write in writes if write.host != host)
+    late = [write for write in writes if write.host == host and write.received > began]
+    assert len(late) <= 4, late
+    assert not any("binding" in write.what for write in late), late
+    return [write for write in writes if write not in late]
+
+
+def everything_is_well(
+    stage: Replicas, hands: list[Replica], since: int, *, halted: Replica | None = None
+) -> None:
+    """All that fits is bound, all that is bound is legal, and writes came from one at a time.
+
+    Args:
+        stage: the cluster.
+        hands: who was active, in this order.
+        since: of the audit log.
+        halted: one that was stopped, perhaps in the middle of a write.
+    """
     stage.cp.wait("nothing that fits to wait", lambda: not stage.fitting(), 60)
     assert len(bound(stage)) >= PODS * 0.6  # a mutex Pod waits where each card has a tenant
     assert stage.legal() == []
     stage.settled()
     writes = stage.writes(since)
+    if halted is not None:
+        writes = without_what_was_on_its_way(writes, halted.host)
     turns = [next(turn) for _, turn in groupby(writes, lambda write: write.host)]
     assert [turn.host for turn in turns] == [replica.host for replica in hands], turns
     # That says something of a kind of write only if it was seen.
@@ -191,7 +214,7 @@ def test_a_replica_that_was_paused_finds_itself_passive_when_it_goes_on(stage: R
     assert "this replica is not active" in refused
     assert "nodeName" not in stage.get("held")["spec"]
     stage.delete("held")
-    everything_is_well(stage, [active, passive], since)
+    everything_is_well(stage, [active, passive], since, halted=active)
     assert stage.active() is passive
     assert active.controller.poll() is None
     assert seconds < 20
