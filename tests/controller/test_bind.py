@@ -126,6 +126,10 @@ B = build.card(1, uuid="GPU-n1-b")
             build.pod("t", node="n1", allocated=build.allocation("GPU-n1-a", mib=15000)),
             id="a Pod bound by somebody else turned up on its card",
         ),
+        pytest.param(
+            build.pod("t", node="n1", allocated=build.allocation("GPU-n1-a", cores=100)),
+            id="a Pod bound by somebody else has all cores of its card",
+        ),
     ],
 )
 async def test_a_hold_that_does_not_fit_any_more_is_decided_anew(change: Json) -> None:
@@ -137,6 +141,16 @@ async def test_a_hold_that_does_not_fit_any_more_is_decided_anew(change: Json) -
 
     assert annotations(world, pod)[names.ALLOCATED] == "GPU-n1-b,NVIDIA,1000,0:;"
     assert world.used()["GPU-n1-b"] == 1000
+
+
+async def test_whole_cores_are_not_given_beside_a_tenant_that_turned_up() -> None:
+    world, pod = await held(gpumem=1000, gpucores=100)
+    world.cluster.put(build.pod("t", node="n1", allocated=build.allocation("GPU-n1-a", cores=0)))
+    world.deliver()
+
+    assert await world.bind(pod) == ""
+
+    assert annotations(world, pod)[names.ALLOCATED] == "GPU-n1-b,NVIDIA,1000,100:;"
 
 
 @pytest.mark.parametrize(

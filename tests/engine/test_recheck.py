@@ -1,4 +1,4 @@
-"""Whether a hold can still be given: policy.md section 9, and check 9 of section 3."""
+"""Whether a hold can still be given: policy.md section 9, and checks 9 and 10 of section 3."""
 
 import pytest
 
@@ -23,6 +23,7 @@ def node(shown: NodeState, problem: Reason | None = None) -> NodeView:
 
 
 SMALL = Share("a", 1000, 30)
+COOL = Share("a", 1000, 0)
 LOCK = hold(SMALL, exclusive=True)
 WHOLE = hold(Share("a", 15360, 100))
 
@@ -64,6 +65,28 @@ WHOLE = hold(Share("a", 15360, 100))
         pytest.param(WHOLE, state(card(cores=150)), True, id="all cores are all the card has"),
         pytest.param(WHOLE, state(card(memory=15359)), False, id="its memory shrank"),
         pytest.param(
+            hold(Share("a", 1000, 100)),
+            state(card(tenants=1)),
+            False,
+            id="whole cores, and a tenant without cores turned up",
+        ),
+        pytest.param(
+            hold(Share("b", 1000, 0), Share("a", 1000, 100), kinds=(REGULAR, REGULAR)),
+            state(card(0, tenants=1), card(1)),
+            False,
+            id="whole cores in the second container",
+        ),
+        pytest.param(
+            hold(Share("a", 1000, 100), Share("a", 1000, 100), kinds=(INIT, REGULAR)),
+            state(card()),
+            True,
+            id="whole cores for both, one after the other",
+        ),
+        pytest.param(
+            hold(COOL), state(card(used_cores=99)), True, id="no cores, and one percent is left"
+        ),
+        pytest.param(hold(COOL), state(card(used_cores=100)), False, id="no cores, and none left"),
+        pytest.param(
             hold(Share("a", 9000, 0), Share("a", 9000, 0), kinds=(INIT, REGULAR)),
             state(card()),
             True,
@@ -78,7 +101,7 @@ WHOLE = hold(Share("a", 15360, 100))
     ],
 )
 def test_still_fits(held: Booking, shown: NodeState, want: bool) -> None:
-    """Health, cordon, room and locks, as they are now."""
+    """Health, cordon, room, locks and whole cores, as they are now."""
     assert still_fits(held, node(shown)) is want
 
 

@@ -6,11 +6,11 @@ turned up on them.
 """
 
 from cardwise.engine.usage import booking_uses
-from cardwise.model import Booking, NodeView
+from cardwise.model import WHOLE_CORES, Booking, CardState, NodeView, Share
 
 
 def still_fits(booking: Booking, view: NodeView) -> bool:
-    """Check a hold again: health, cordon, room, locks.
+    """Check a hold again: health, cordon, room, locks, and whole cores on either side.
 
     Args:
         booking: the cards that are held.
@@ -32,4 +32,13 @@ def still_fits(booking: Booking, view: NodeView) -> bool:
             or card.used_cores + use.cores > card.cores
         ):
             return False
-    return True
+    return not any(
+        _is_barred(share, cards[share.uuid]) for shares in booking.containers for share in shares
+    )
+
+
+def _is_barred(share: Share, card: CardState) -> bool:
+    """Whole cores beside a tenant, or none where others have all (policy.md, checks 9 and 10)."""
+    if share.cores >= WHOLE_CORES:
+        return card.used_slots > 0
+    return share.cores == 0 and card.used_cores >= card.cores
