@@ -699,6 +699,18 @@ def test_hamis_accounts_may_write_allocations_while_both_run() -> None:
     ]
 
 
+@every_overlay
+def test_the_others_may_run_beside_an_api_server_whatever_the_value_of_its_taint(
+    overlay: str,
+) -> None:
+    # kubeadm's taint has no value, other distributions write "true".
+    taint = "node-role.kubernetes.io/control-plane"
+    for deployment in built(overlay, "Deployment"):
+        assert pod_of(deployment)["tolerations"] == [
+            {"key": taint, "operator": "Exists", "effect": "NoSchedule"}
+        ]
+
+
 def test_the_agents_go_where_there_are_cards() -> None:
     (agent,) = built("default", "DaemonSet")
     node = pod_of(agent)["affinity"]["nodeAffinity"]
