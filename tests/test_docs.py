@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cardwise.names import Reason
-from cardwise.settings import parse
+from cardwise.settings import Settings, parse
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -85,8 +85,11 @@ def test_the_page_of_policies_explains_every_reason() -> None:
     assert {reason.value for reason in Reason} <= explained
 
 
-def test_the_settings_that_the_page_of_operations_shows_are_the_defaults() -> None:
+def test_the_settings_that_page_and_manifests_show_are_the_defaults_of_every_section() -> None:
     shown = OPERATIONS.partition("## Settings")[2].partition("    scheduling:")
-    text = shown[1] + shown[2].partition("\n\n")[0]
+    page = shown[1] + shown[2].partition("\n\n")[0]
+    shipped = (ROOT / "manifests" / "base" / "cardwise.yaml").read_text()
 
-    assert parse(text) == parse("")
+    for text in (page, shipped):
+        assert parse(text) == parse("")
+        assert set(yaml.safe_load(text)) == set(Settings.__struct_fields__)
