@@ -127,6 +127,9 @@ def kube_controller_manager(
         f"--authorization-kubeconfig={kubeconfig}",
         f"--root-ca-file={pki.ca}",
         f"--service-account-private-key-file={service_account_key}",
+        # As kubeadm has it: a controller that makes Pods of somebody's template is nobody's
+        # administrator, and what may not be written on a Pod can't be written by way of a Job.
+        "--use-service-account-credentials=true",
         "--leader-elect=false",
         f"--node-monitor-grace-period={_LEASE_SECONDS * 5 // 4}s",
         # By default 20 requests a second: a test would wait minutes for a namespace to go.

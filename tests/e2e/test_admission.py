@@ -327,6 +327,32 @@ def test_the_pods_of_a_controller_are_placed(
     assert {each["spec"]["schedulerName"] for each in found} == {"cardwise-scheduler"}
 
 
+# Red where kube-controller-manager's controllers act as administrators, as they did here once: the
+# Pod was bound with a whole card that nobody gave it.
+@pytest.mark.parametrize(
+    ("kind", "group", "spec"),
+    [("Deployment", "apps", {}), ("Job", "batch", {})],
+    ids=["Deployment", "Job"],
+)
+def test_what_may_not_be_written_on_a_pod_is_not_written_by_way_of_its_controller(
+    stage: Stage, t4: Terminal, kind: str, group: str, spec: Json
+) -> None:
+    template = template_of(gpus=None, gpumem=None, allocated="GPU-node-a-a,NVIDIA,15360,100:;")
+    if kind == "Job":
+        template["spec"]["restartPolicy"] = "Never"
+    t4.apply(controlled(kind, group, spec, template))
+
+    told = stage.cp.wait(
+        "its controller to be refused",
+        lambda: t4("get", "events", "--field-selector=reason=FailedCreate", "--output=yaml")
+        if "cardwise-allocations" in t4("get", "events", "--output=yaml")
+        else None,
+        30,
+    )
+    assert "only Cardwise writes it; leave it as it is" in " ".join(told.split())
+    assert stage.pods() == {}
+
+
 def test_a_name_that_the_api_server_makes_is_no_trouble(stage: Stage, t4: Terminal) -> None:
     document = pod()
     document["metadata"] = {"generateName": "made-"}
