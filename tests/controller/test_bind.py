@@ -512,6 +512,18 @@ async def test_a_refusal_is_no_proof_while_the_lost_binding_may_land() -> None:
     assert world.used() == {"GPU-n1-a": 1000}
 
 
+async def test_a_refusal_is_no_proof_while_a_repeat_without_an_answer_may_land() -> None:
+    """The first was refused, so nothing of it lands; what was sent again may."""
+    world, pod = await held()
+    again = unanswered(after=2.0, lands=5.0)
+    world.cluster.fail("bind", refused(409), again, *[refused(403)] * 10)
+
+    assert await world.bind(pod) == ""
+
+    assert world.stage(pod) is Stage.BOOKED
+    assert world.used() == {"GPU-n1-a": 1000}
+
+
 @pytest.mark.parametrize("status", [403, 409, 422])
 async def test_a_refusal_is_believed_when_nothing_can_land_any_more(status: int) -> None:
     world, pod = await held()
