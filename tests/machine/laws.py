@@ -57,6 +57,18 @@ def answers_are_true(model: "Model") -> None:
     assert model.scheduler.lies == []
 
 
+def nobody_comes_back(model: "Model") -> None:
+    """Late, repeated and re-ordered events bring no booking back whose Pod has ended.
+
+    It takes no list to mend that; but where the word of the end was lost, it does.
+    """
+    streams = model.process.streams
+    if streams is None or not streams.are_still or model.cluster.listed < streams.began:
+        return
+    bound = {pod["metadata"]["uid"] for pod in tenants(model)}
+    assert set(staged(model, Stage.BOOKED)) - bound <= streams.by_kind["Pod"].lost
+
+
 def nothing_died(model: "Model") -> None:
     """No task ended, no event could not be taken, nothing was raised where nobody hears it."""
     assert model.process.died() == []
@@ -78,6 +90,7 @@ ALWAYS = (
     every_bound_pod_is_booked,
     the_accounts_add_up,
     answers_are_true,
+    nobody_comes_back,
     nothing_died,
 )
 

@@ -129,6 +129,10 @@ class Model(RuleBasedStateMachine):
         """Those that are not finished."""
         return [pod for pod in self.cluster.alive() if bool(bound_node(pod)) is bound]
 
+    def quotas(self) -> list[str]:
+        """The namespaces that have one."""
+        return [namespace for namespace, _ in self.cluster.objects["ResourceQuota"]]
+
     def remove(self, pod: Json) -> None:
         """Take a Pod away, unless it is gone by now."""
         metadata = pod["metadata"]

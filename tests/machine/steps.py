@@ -5,6 +5,7 @@ Each draws what it needs, and acts on the running loop.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
@@ -29,7 +30,7 @@ NAMESPACES = ("default", "team")
 QUOTAS: dict[str, Json] = {
     "none": {},
     "no more": {},
-    "little memory": {"gpumem": 3000},
+    "little memory": {"gpumem": 1500},
     "memory": {"gpumem": 9000},
     "cores": {"gpucores": 60},
 }
@@ -155,13 +156,13 @@ def finish(model: "Model", data: st.DataObject) -> None:
     model.loop.call_later(2 * TERMINATES_SECONDS, model.remove, pod)
 
 
-@step("quota change", 3)
+@step("quota change", 4)
 def change_quota(model: "Model", data: st.DataObject) -> None:
     namespace = data.draw(st.sampled_from(NAMESPACES), label="namespace")
     hard = QUOTAS[data.draw(st.sampled_from(sorted(QUOTAS)), label="quota")]
     if hard:
         model.cluster.put(build.quota(namespace, **hard))
-    elif (namespace, "quota") in model.cluster.objects["ResourceQuota"]:
+    elif namespace in model.quotas():
         model.cluster.remove("ResourceQuota", "quota", namespace)
 
 
@@ -213,10 +214,25 @@ async def wait(_model: "Model", data: st.DataObject) -> None:
     await passing(data.draw(st.sampled_from(moments), label="seconds"))
 
 
-@step("rest", 40, lambda model: model.scheduler.pool)
-async def rest(model: "Model", _data: st.DataObject) -> None:
-    """Nothing happens for a while."""
-    await quiet.rest(model)
+def _nothing() -> None:
+    """No room grows."""
+
+
+@step("rest", 7, lambda model: model.scheduler.pods and model.process.is_active)
+async def rest(model: "Model", data: st.DataObject) -> None:
+    """Everybody was asked for; room grows where kube-scheduler does not see it; nothing else is."""
+    remove, change = model.cluster.remove, model.fleet.change
+    quotas = [partial(remove, "ResourceQuota", "quota", it) for it in model.quotas()]
+    undone = [partial(change, *it) for it in model.fleet.changed()]
+    kind = data.draw(st.sampled_from([[_nothing], *filter(None, [quotas, undone])]), label="kind")
+    grow = data.draw(st.sampled_from(kind), label="room")
+    killed = data.draw(st.sampled_from([False, False, True]), label="controller is away")
+    for uid in list(model.scheduler.queue):
+        model.scheduler.ask(uid)
+    model.cluster.forgive()
+    for _ in range(data.draw(st.sampled_from([0, 0, 1, 2]), label="wakes that fail")):
+        model.cluster.fail(*FAULTS["a wake is refused"])
+    await quiet.rest(model, grow, killed=killed)
 
 
 # The API server and its watches -------------------------------------------------------------------

@@ -101,6 +101,7 @@ class Streams:
 
     def __init__(self, controller: Controller, cluster: FakeCluster) -> None:
         self._cluster = cluster
+        self.began = asyncio.get_running_loop().time()
         registry = kopf.OperatorRegistry()
         handlers.register(
             registry,
