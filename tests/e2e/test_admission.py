@@ -344,9 +344,11 @@ def test_what_may_not_be_written_on_a_pod_is_not_written_by_way_of_its_controlle
 
     told = stage.cp.wait(
         "its controller to be refused",
-        lambda: t4("get", "events", "--field-selector=reason=FailedCreate", "--output=yaml")
-        if "cardwise-allocations" in t4("get", "events", "--output=yaml")
-        else None,
+        lambda: (
+            t4("get", "events", "--field-selector=reason=FailedCreate", "--output=yaml")
+            if "cardwise-allocations" in t4("get", "events", "--output=yaml")
+            else None
+        ),
         30,
     )
     assert "only Cardwise writes it; leave it as it is" in " ".join(told.split())
