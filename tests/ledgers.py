@@ -147,6 +147,10 @@ STAGES: dict[str, list[Step]] = {
     "held": [lambda it: hold(it, A)],
     "binding": [lambda it: bind(it, A)],
     "binding, seen bound": [lambda it: bind(it, A), lambda it: it.see(bound(A), 2.0)],
+    "binding, seen without cards": [
+        lambda it: bind(it, A),
+        lambda it: it.see(cardless(), 2.0),
+    ],
     "binding, seen gone": [lambda it: bind(it, A), lambda it: it.see(gone(), 2.0)],
     "booked": [lambda it: it.see(bound(A), 1.0)],
     "garbled": [lambda it: it.see(unreadable(), 1.0)],
@@ -167,7 +171,8 @@ def told(ledger: Ledger) -> str:
         words += [uuid for uuid, use in used(ledger, node).items() if use.slots]
     words += [f"{node} closed" for node in (HERE, THERE) if ledger.view(node).problem]
     if entry is not None:
-        words += ["bound"] * entry.seen_bound + ["gone"] * entry.seen_gone
+        words += ["bound"] * entry.seen_bound + ["without cards"] * entry.seen_cardless
+        words += ["gone"] * entry.seen_gone
     return ", ".join(words) + " +" * ledger.grew
 
 
@@ -206,14 +211,14 @@ def _check_entry(ledger: Ledger, entry: PodEntry) -> None:
             assert entry.request is not None
             assert not closes
         case Stage.BINDING:
-            assert entry.booking is not None or closes
+            assert entry.booking is not None or closes or entry.seen_cardless
         case Stage.BOOKED:
             assert entry.booking is not None or closes
             assert entry.reason is None
     if entry.booking is not None:
         assert entry.booking.node == entry.node
     if entry.stage is not Stage.BINDING:
-        assert (entry.seen_bound, entry.seen_gone) == (False, False)
+        assert not (entry.seen_bound or entry.seen_cardless or entry.seen_gone)
 
 
 def _check_account(account: NodeAccount, here: list[PodEntry]) -> None:

@@ -157,6 +157,7 @@ class Life(RuleBasedStateMachine):
     def answer_binding(self, data: st.DataObject) -> None:
         uid = self.some(data, self.answers)
         self.ledger.end_binding(uid, self.now, bound=self.answers.pop(uid))
+        self.unlearn(uid)
 
     @rule(name=st.sampled_from(NAMES), steps=st.integers(1, 5))
     def go_on(self, name: str, steps: int) -> None:
@@ -239,8 +240,12 @@ class Life(RuleBasedStateMachine):
         if known is not None and (known.gone or told.version < known.version):
             return
         self.known[uid] = told
-        if cardless(told) and self.ledger.entry(uid) is None:
-            # The ledger keeps nothing of it: it can't tell an older event from a newer one.
+        self.unlearn(uid)
+
+    def unlearn(self, uid: str) -> None:
+        """Where the ledger keeps nothing, it can't tell an older event from a newer one."""
+        known = self.known.get(uid)
+        if known is not None and cardless(known) and self.ledger.entry(uid) is None:
             del self.known[uid]
 
     @rule()

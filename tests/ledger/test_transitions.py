@@ -46,8 +46,8 @@ EVENTS: dict[str, Step] = {
 }
 
 NEVER = "the caller's mistake"
-PAST_HOLDING = ["binding", "binding, seen bound", "binding, seen gone", "booked", "garbled",
-                "booked, then garbled"]  # fmt: skip
+PAST_HOLDING = ["binding", "binding, seen bound", "binding, seen without cards",
+                "binding, seen gone", "booked", "garbled", "booked, then garbled"]  # fmt: skip
 
 # Where it stands then, its cards, the nodes that it closes, what was seen while its Binding is out,
 # and "+" where room grew. A stage that is left out: nothing changes.
@@ -77,6 +77,7 @@ WANT: dict[str, dict[str, str]] = {
         **dict.fromkeys(["not known", "gone"], NEVER),
         "binding": "booked, a",
         "binding, seen bound": "booked, a",
+        "binding, seen without cards": "booked, a",
         "binding, seen gone": "gone +",
     },
     "Binding failed": {
@@ -84,6 +85,7 @@ WANT: dict[str, dict[str, str]] = {
         "binding": "waiting +",
         # The API server said "bound already", say. What the Pod itself shows is the truth.
         "binding, seen bound": "booked, a",
+        "binding, seen without cards": "not known +",
         "binding, seen gone": "gone +",
     },
     "seen unbound": {},
@@ -92,6 +94,7 @@ WANT: dict[str, dict[str, str]] = {
         "waiting": "booked, a",
         "held": "booked, a",
         "binding": "binding, a, bound",
+        "binding, seen without cards": "binding, a, bound",
         "garbled": "booked, a +",
         "booked, then garbled": "booked, a +",
     },
@@ -101,6 +104,7 @@ WANT: dict[str, dict[str, str]] = {
         "held": "booked, b +",
         "binding": "binding, b, bound +",
         "binding, seen bound": "binding, b, bound +",
+        "binding, seen without cards": "binding, b, bound +",
         "booked": "booked, b +",
         "garbled": "booked, b +",
         "booked, then garbled": "booked, b +",
@@ -111,6 +115,7 @@ WANT: dict[str, dict[str, str]] = {
         "held": "booked, c +",
         "binding": "binding, c, bound +",
         "binding, seen bound": "binding, c, bound +",
+        "binding, seen without cards": "binding, c, bound +",
         "booked": "booked, c +",
         "garbled": "booked, c +",
         "booked, then garbled": "booked, c +",
@@ -118,6 +123,7 @@ WANT: dict[str, dict[str, str]] = {
     "seen without cards": {
         "waiting": "not known",
         "held": "not known +",
+        "binding": "binding, a, without cards",
         "garbled": "not known +",
         "booked, then garbled": "booked, a +",
     },
@@ -127,6 +133,7 @@ WANT: dict[str, dict[str, str]] = {
         "held": "booked, a, n1 closed",
         "binding": "binding, a, n1 closed, bound",
         "binding, seen bound": "binding, a, n1 closed, bound",
+        "binding, seen without cards": "binding, a, n1 closed, bound",
         "booked": "booked, a, n1 closed",
     },
     "garbled on another node": {
@@ -135,6 +142,7 @@ WANT: dict[str, dict[str, str]] = {
         "held": "booked, n2 closed +",
         "binding": "binding, n2 closed, bound +",
         "binding, seen bound": "binding, n2 closed, bound +",
+        "binding, seen without cards": "binding, n2 closed, bound +",
         "booked": "booked, n2 closed +",
         "garbled": "booked, n2 closed +",
         "booked, then garbled": "booked, n2 closed +",
@@ -145,6 +153,7 @@ WANT: dict[str, dict[str, str]] = {
         "held": "gone +",
         "binding": "binding, a, gone",
         "binding, seen bound": "binding, a, bound, gone",
+        "binding, seen without cards": "binding, a, without cards, gone",
         "booked": "gone +",
         "garbled": "gone +",
         "booked, then garbled": "gone +",

@@ -171,8 +171,6 @@ class Binder:
             ours = False
         self._mirror.see_pod(found)
         self._ledger.end_binding(sent.pod.uid, self._clock.monotonic(), bound=ours)
-        if not ours:
-            self._mirror.see_pod(found)  # bound without cards: it does not wait either
         return "" if ours else f"the Pod is bound to {node} already, not by this decision"
 
     def _over(self, pod: PodRef, why: str) -> str:

@@ -100,10 +100,12 @@ class Ledger(Accounts):
         if entry.seen_gone:
             self._end(entry)
         elif bound or entry.seen_bound:
-            entry.stage, entry.seen_bound = Stage.BOOKED, False
+            entry.stage, entry.seen_bound, entry.seen_cardless = Stage.BOOKED, False, False
         else:
             self._free(entry)
             entry.stage = Stage.WAITING
+            if entry.seen_cardless:
+                del self._pods[uid]
 
     # A Pod's life, as the watch shows it ----------------------------------------------------------
 
@@ -185,7 +187,7 @@ class Ledger(Accounts):
         else:
             self._close(entry, node, unreadable or "")
         if entry.stage is Stage.BINDING:
-            entry.seen_bound = True
+            entry.seen_bound, entry.seen_cardless = True, False
         elif entry.stage is not Stage.BOOKED:
             entry.stage, entry.reason, entry.changed = Stage.BOOKED, None, now
 
@@ -208,6 +210,12 @@ class Ledger(Accounts):
         ):
             self._free(entry)
             del self._pods[entry.pod.uid]
+        elif entry.stage is Stage.BINDING:
+            if entry.booking is None:  # it was seen garbled on another node, and is no more
+                self._free(entry)
+                entry.seen_bound = False
+            # Where it was seen with cards before, they were its: only its annotation was taken.
+            entry.seen_cardless = not entry.seen_bound
 
     def _differs(self, sighting: Sighting, node: str, entry: PodEntry | None) -> bool:
         """Whether a Pod that a list shows bound is not in the ledger as the list has it."""

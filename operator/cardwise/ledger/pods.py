@@ -44,6 +44,8 @@ class PodEntry:
     """Where it is bound, held or being bound."""
     seen_bound: bool = False
     """While binding: the watch already showed it bound; ``booking`` is what it showed."""
+    seen_cardless: bool = False
+    """While binding: the watch already showed it bound without cards, by somebody else."""
     seen_gone: bool = False
     """While binding: the watch already showed its end."""
 
