@@ -15,6 +15,7 @@ OUTCOMES: dict[str, tuple[Fault | None, ...]] = {
     "409": (refused(409),),
     "404": (refused(404),),
     "403": (refused(403),),
+    "429": (refused(429),),
     "500": (refused(500),),
     "500, carried out": (Fault(500, "broken", lands=0.0),),
     "no answer, not carried out": (unanswered(after=2.0),),

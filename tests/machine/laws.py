@@ -1,6 +1,7 @@
-"""What holds after every step, whatever happened. Beside each: a change that breaks it.
+"""What holds after every step, whatever happened.
 
-"Red:" names a change of one line in the product that was tried, and made the test fail.
+"Red" names a change of one line in the product that was tried, and broke the law in a few thousand
+steps at most.
 """
 
 import asyncio
@@ -25,6 +26,9 @@ def no_card_is_over_its_capacity(model: "Model") -> None:
     """What bound Pods have in the cluster, by the oracle: no MiB, core or slot of a card twice.
 
     A card counts with the most that it ever offered: a report may shrink below what is used.
+
+    Red: ``locked`` of ``NodeAccount._make_view`` leaves exclusive Pods out; ``_no_memory`` of
+    ``engine.candidates`` is always False.
     """
     if model.looked_at == model.cluster.version:
         return
@@ -34,7 +38,12 @@ def no_card_is_over_its_capacity(model: "Model") -> None:
 
 
 def every_bound_pod_is_booked(model: "Model") -> None:
-    """From the moment of the Binding, whatever the watch shows or hides, its cards are counted."""
+    """From the moment of the Binding, whatever the watch shows or hides, its cards are counted.
+
+    Red: ``Binder._failed`` calls ``_over`` where the outcome is not known; so does
+    ``_look_and_send`` where the GET shows the Pod unbound; ``_settle`` where a repeat is refused at
+    once, not after ``_LANDS_SECONDS``; ``Ledger.reconcile`` ends Pods that changed since it began.
+    """
     world = model.process.world
     if world is None or not model.process.is_active:
         return
@@ -47,13 +56,21 @@ def every_bound_pod_is_booked(model: "Model") -> None:
 
 
 def the_accounts_add_up(model: "Model") -> None:
-    """Every account of the ledger is the sum of its entries, and every view is fresh."""
+    """Every account of the ledger is the sum of its entries, and every view is fresh.
+
+    Red: ``Ledger.hold`` sets ``booking`` without ``_take``; ``Ledger._end`` does not ``_free``; an
+    event of an unbound Pod frees its cards.
+    """
     if model.process.world is not None:
         ledgers.check(model.process.world.ledger)
 
 
 def answers_are_true(model: "Model") -> None:
-    """/bind says that a Pod is bound only where it is."""
+    """/bind says that a Pod is bound only where it is, and always answers.
+
+    Red: ``Binder._failed`` answers "" where the outcome is not found in time; ``Ledger._see_gone``
+    ends a Pod whose Binding is out.
+    """
     assert model.scheduler.lies == []
 
 
@@ -61,6 +78,8 @@ def nobody_comes_back(model: "Model") -> None:
     """Late, repeated and re-ordered events bring no booking back whose Pod has ended.
 
     It takes no list to mend that; but where the word of the end was lost, it does.
+
+    Red: ``Ledger.see`` does not look into ``_ended``; ``Ledger._end`` does not ``_entomb``.
     """
     streams = model.process.streams
     if streams is None or not streams.are_still or model.cluster.listed < streams.began:
@@ -70,7 +89,10 @@ def nobody_comes_back(model: "Model") -> None:
 
 
 def nothing_died(model: "Model") -> None:
-    """No task ended, no event could not be taken, nothing was raised where nobody hears it."""
+    """No task ended, no event could not be taken, nothing was raised where nobody hears it.
+
+    Red: ``Waker._wake`` catches no ``ApiError``.
+    """
     assert model.process.died() == []
     assert model.complaints.heard == []
 

@@ -64,6 +64,10 @@ async def rest(model: "Model", grow: Callable[[], None], *, killed: bool) -> Non
 
     At the end of a walk one wake-up stands for many; here the one that was due must have come.
 
+    Red: ``Accounts.set_bound`` or ``Accounts._compare`` sets no ``grew``; ``Waker.run`` does not
+    try a failed wake again; ``Waker.begin`` does nothing; ``Mirror._take_quota`` keeps a quota
+    that is gone.
+
     Args:
         model: the walk.
         grow: makes room, or does nothing.
@@ -158,24 +162,36 @@ async def look(model: "Model") -> None:
     ):
         law(model)
     await freed_room_is_offered_again(model)
+    # Red: `Binder._failed` looks into no 409.
     assert await world.mirror.reconcile(model.cluster) == 0, "a list found something to mend"
 
 
 def nothing_is_under_way(model: "Model") -> None:
-    """Every outcome was found out, and every hold came to an end."""
+    """Every outcome was found out, and every hold came to an end.
+
+    Red: ``Binder._look_and_send`` returns None where the Pod is gone; ``Ledger.expire_holds`` drops
+    none.
+    """
     assert laws.staged(model, Stage.BINDING) == []
     assert laws.staged(model, Stage.HELD) == []
 
 
 def no_booking_without_a_bound_pod(model: "Model") -> None:
-    """What is booked is what bound Pods have; with ``every_bound_pod_is_booked``, exactly that."""
+    """What is booked is what bound Pods have; with ``every_bound_pod_is_booked``, exactly that.
+
+    Red: ``Ledger.reconcile`` does not ``_end`` what is not in the list.
+    """
     bound = [pod["metadata"]["uid"] for pod in laws.tenants(model)]
     assert sorted(laws.staged(model, Stage.BOOKED)) == sorted(bound)
     model.tally.quiet["Pods bound"] += len(bound)
 
 
 def every_waiting_pod_that_would_fit_was_asked_for(model: "Model") -> None:
-    """Nobody sleeps in kube-scheduler's pool for whom there is room, by the oracle."""
+    """Nobody sleeps in kube-scheduler's pool for whom there is room, by the oracle.
+
+    Red: ``Waker.look`` does not set ``_due``; ``Accounts._discharge`` sets no ``grew``;
+    ``Scheduler._refused`` tells the waker nothing; ``_decide_and_hold`` passes no quota room.
+    """
     assert not model.scheduler.queue
     waiting = [pod for pod in model.cluster.alive() if not bound_node(pod)]
     assert {pod["metadata"]["uid"] for pod in waiting} == set(model.scheduler.pool)
@@ -189,7 +205,10 @@ def every_waiting_pod_that_would_fit_was_asked_for(model: "Model") -> None:
 
 
 def preemption_is_judged_rightly(model: "Model") -> None:
-    """/preempt keeps the nodes where a waiting Pod would fit without all their tenants."""
+    """/preempt keeps the nodes where a waiting Pod would fit without all their tenants.
+
+    Red: ``Scheduler.preempt`` leaves the victims in ``without`` out.
+    """
     tenants = laws.tenants(model)
     here = {
         name: [it["metadata"]["uid"] for it in tenants if bound_node(it) == name]
@@ -207,7 +226,10 @@ def preemption_is_judged_rightly(model: "Model") -> None:
 
 
 async def freed_room_is_offered_again(model: "Model") -> None:
-    """New Pods get what the oracle says that they get, card by card, and others once they end."""
+    """New Pods get what the oracle says that they get, card by card, and others once they end.
+
+    Red: ``decide`` ranks the fullest node last where the policy says first.
+    """
     for number in range(PROBES):
         ask = model.asks[(model.made + 5 * number) % len(model.asks)]
         uid = model.put_pod("probe", "default", ask)
