@@ -63,7 +63,7 @@ e2e-long: guard controlplane ## the fail-overs that take minutes: half a replica
 
 .PHONY: soak
 soak: guard $(STAMP) ## the controller's state machine for 200,000 steps, resumable (STEPS=, SEED=)
-	@PYTHONPATH=operator:webhook:tests $(PY) tests/machine/soak.py $(if $(STEPS),--steps $(STEPS)) \
+	@PYTHONPATH=tests $(PY) tests/machine/soak.py $(if $(STEPS),--steps $(STEPS)) \
 	  $(if $(SEED),--seed $(SEED))
 
 # Not in the list: it waits for the node agent's device plugin.
