@@ -218,7 +218,7 @@ def _check_entry(ledger: Ledger, entry: PodEntry) -> None:
     if entry.booking is not None:
         assert entry.booking.node == entry.node
     if entry.stage is not Stage.BINDING:
-        assert not (entry.seen_bound or entry.seen_cardless or entry.seen_gone)
+        assert (entry.seen_bound, entry.seen_cardless, entry.seen_gone) == (False,) * 3
 
 
 def _check_account(account: NodeAccount, here: list[PodEntry]) -> None:
