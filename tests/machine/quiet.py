@@ -40,6 +40,7 @@ async def until(model: "Model", true: Callable[[], bool], seconds: float) -> Non
 async def settle(model: "Model") -> None:
     """End all faults, let everybody finish, and look."""
     model.cluster.heal()
+    await passing(_REST_SECONDS)  # a wake that is under way without an answer comes to its end
     model.fleet.speak()
     await active(model)
     for stream in model.streams.by_kind.values():
