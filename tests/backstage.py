@@ -15,7 +15,14 @@ import yaml
 
 import build
 from cardwise import names
-from controlplane.launcher import SYSTEM_NAMESPACE, ApiError, ControlPlane, Process, free_port
+from controlplane.launcher import (
+    SYSTEM_NAMESPACE,
+    ApiError,
+    ControlPlane,
+    ControlPlaneError,
+    Process,
+    free_port,
+)
 from installation import GPUNODES, PROGRAMS, Installation
 
 __all__ = ["GPUNODES", "PROGRAMS", "Backstage", "Json", "path_of"]
@@ -218,13 +225,22 @@ class Backstage:
     def bare_node(self, name: str, **fields: Any) -> None:
         """Add a node that nothing is reported of, and wait until KWOK runs and ends its Pods."""
         self.cp.add_node(name, **fields)
+        try:
+            self._kept(name)
+        except ControlPlaneError:
+            # KWOK now and then takes a node that is made anew for the one that went, and waits.
+            self.cp.request("DELETE", f"/api/v1/nodes/{name}")
+            self.cp.add_node(name, **fields)
+            self._kept(name)
+
+    def _kept(self, name: str) -> None:
         uid = self.cp.request("GET", f"/api/v1/nodes/{name}")["metadata"]["uid"]
 
         def kept() -> bool:
             lease = self.cp.request("GET", f"{_LEASES}/{name}")
             return any(o["uid"] == uid for o in lease["metadata"].get("ownerReferences", ()))
 
-        self.cp.wait(f"KWOK to keep {name}", kept, 60)
+        self.cp.wait(f"KWOK to keep {name}", kept, 30)
 
     def report(self, document: Json) -> None:
         """Publish a GPUNode as its agent would; ``spec`` is its administrator's."""
