@@ -80,7 +80,8 @@ def test_every_key_is_read() -> None:
         pytest.param(
             'scheduling: {cardPolicy: "mutex, binpak"}', "'binpak'", id="an unknown default policy"
         ),
-        pytest.param("scheduling: {door: gates}", "scheduling.door", id="a door not built yet"),
+        pytest.param("scheduling: {door: window}", "scheduling.door", id="no such door"),
+        pytest.param("gates: {refusedSeconds: 0}", "gates.refusedSeconds", id="no patience"),
         pytest.param("- a\n- b", "Expected `object`", id="a list"),
         pytest.param("{1: 2}", "Expected `str`", id="a number for a key"),
         pytest.param("a: [", "are not YAML", id="a bracket left open"),

@@ -47,6 +47,14 @@ NUMA_BIND = "nvidia.com/numa-bind"
 VGPU_MODE = "nvidia.com/vgpu-mode"
 EXCLUSIVE = "cardwise.dev/exclusive"
 TOPOLOGY = "cardwise.dev/topology"
+DOOR = "cardwise.dev/door"
+"""Which door decides the Pod where both are installed."""
+GANG = "cardwise.dev/gang"
+GANG_SIZE = "cardwise.dev/gang-size"
+POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+"""A label, as the coscheduling plugin reads it: the Pods of one gang share its value."""
+GATE = "cardwise.dev/cards"
+"""The scheduling gate of a Pod that waits for its cards by the door of gates."""
 
 # Annotations that we write -----------------------------------------------------------------------
 
@@ -109,6 +117,15 @@ class PolicyName(StrEnum):
     NUMA = "numa"
 
 
+class Door(StrEnum):
+    """How Pods come to us (contracts.md, "Settings")."""
+
+    EXTENDER = "extender"
+    """A kube-scheduler of ours asks its extender."""
+    GATES = "gates"
+    """Pods wait behind a scheduling gate, and the cluster's own kube-scheduler binds them."""
+
+
 class NodePolicy(StrEnum):
     """How a node is chosen among those where the Pod fits (policy.md section 4)."""
 
@@ -158,6 +175,35 @@ class Reason(StrEnum):
         return self in _OF_IDENTITY
 
 
+class NodeReason(StrEnum):
+    """Why a node is no candidate whatever its cards, in the order in which the rules are checked.
+
+    They are kube-scheduler's own rules; where it has checked a node before we are asked about it,
+    these words do not occur.
+    """
+
+    UNSCHEDULABLE = "NodeUnschedulable"
+    """It is cordoned (``spec.unschedulable``), and the Pod does not tolerate that."""
+    TAINT = "TaintNotTolerated"
+    """A taint ``NoSchedule`` or ``NoExecute`` that no toleration of the Pod matches."""
+    AFFINITY = "NodeAffinityMismatch"
+    """The Pod's nodeSelector or required node affinity does not match the node."""
+    VOLUMES = "VolumeNodeMismatch"
+    """A volume of the Pod can't be used there."""
+    OTHERS = "AntiAffinityOfOthers"
+    """A Pod that runs there, or near, refuses this one by its required anti-affinity."""
+    PORTS = "HostPortTaken"
+    """Another Pod there has a host port that the Pod asks for."""
+    PODS = "TooManyPods"
+    """As many Pods as it takes (``status.allocatable.pods``)."""
+    CPU = "InsufficientCpu"
+    """Allocatable less the requests of its Pods is less than the Pod requests."""
+    MEMORY = "InsufficientMemory"
+    STORAGE = "InsufficientEphemeralStorage"
+    RESOURCE = "InsufficientResource"
+    """Another extended resource, or huge pages."""
+
+
 _RANK = {reason: row for row, reason in enumerate(Reason)}
 _OF_IDENTITY = frozenset(
     {Reason.CARD_NOT_HEALTHY, Reason.CARD_CORDONED, Reason.CARD_TYPE, Reason.CARD_UUID}
@@ -172,3 +218,6 @@ class EventReason(StrEnum):
     BINDING_FAILED = "BindingFailed"
     CLASS_TAKES_OUR_RESOURCE = "ClassTakesOurResource"
     UNREADABLE_ALLOCATION = "UnreadableAllocation"
+    NEEDS_EXTENDER_DOOR = "NeedsExtenderDoor"
+    PINNED_NODE_REFUSED = "PinnedNodeRefused"
+    GANG_INCOMPLETE = "GangIncomplete"

@@ -9,7 +9,7 @@ import msgspec
 import yaml
 
 from cardwise.errors import BadSettings
-from cardwise.names import NodePolicy, PolicyName, TopologyMode
+from cardwise.names import Door, NodePolicy, PolicyName, TopologyMode
 from cardwise.quantity import LARGEST
 
 
@@ -29,15 +29,28 @@ class TopologyAware(_Section, frozen=True):
 class Scheduling(_Section, frozen=True):
     """How cards are chosen where a Pod does not say."""
 
-    door: str = "extender"
-    """How Pods come to us: kube-scheduler asks its extender. No other door is built."""
-    cardPolicy: str = "spread"  # noqa: N815 - the file's key
+    door: Door = Door.EXTENDER
+    """How Pods come to us, where the Pod does not say."""
+    bothDoors: bool = False  # noqa: N815 - the file's key
+    """True: the other door is installed, too, and a Pod may choose it."""
+    cardPolicy: str = "spread"  # noqa: N815
     """A chain, as a Pod would write it."""
     nodePolicy: NodePolicy = NodePolicy.BINPACK  # noqa: N815
     """Which node, among those where a Pod fits: the fullest or the emptiest (section 4)."""
     topologyAware: TopologyAware = TopologyAware()  # noqa: N815
     initShrink: bool = False  # noqa: N815
     """True: a Pod's use shrinks to its regular containers' once its init containers ended well."""
+
+
+class Gates(_Section, frozen=True):
+    """The door of gates."""
+
+    strictOrder: bool = False  # noqa: N815
+    """True: a Pod that fits nowhere keeps back every Pod behind it in the queue."""
+    refusedSeconds: int = 60  # noqa: N815
+    """How long kube-scheduler may refuse a Pod on its node before it is evicted."""
+    evictRefused: bool = True  # noqa: N815
+    """False: such a Pod is told of, and stays."""
 
 
 class Events(_Section, frozen=True):
@@ -89,6 +102,7 @@ class Settings(_Section, frozen=True):
     """All settings, with their defaults."""
 
     scheduling: Scheduling = Scheduling()
+    gates: Gates = Gates()
     events: Events = Events()
     defaults: Defaults = Defaults()
     admission: Admission = Admission()
@@ -119,6 +133,7 @@ def _check_values(settings: Settings) -> None:
         ("defaults.memoryMiB", settings.defaults.memoryMiB, 0),
         ("defaults.cores", settings.defaults.cores, 0),
         ("defaults.gpuCount", settings.defaults.gpuCount, 0),
+        ("gates.refusedSeconds", settings.gates.refusedSeconds, 1),
         ("agent.slotsPerCard", settings.agent.slotsPerCard, 1),
         ("agent.reportSeconds", settings.agent.reportSeconds, 1),
     ]
@@ -148,7 +163,3 @@ def _check_words(settings: Settings) -> None:
                 f"the settings are wrong: scheduling.cardPolicy has the name {name.strip()!r}; "
                 f"known are {', '.join(known)}"
             )
-    if settings.scheduling.door != "extender":
-        raise BadSettings(
-            "the settings are wrong: scheduling.door must be extender, the only door there is yet"
-        )
