@@ -135,6 +135,15 @@ class Cluster(Protocol):
         """Send a Binding: node, annotations and identity in one write, ``within`` seconds."""
         ...
 
+    async def patch_pod(
+        self, namespace: str, name: str, patch: dict[str, Any], *, within: float
+    ) -> None:
+        """Merge ``patch`` into a Pod, ``within`` seconds.
+
+        Status 409: it was changed since the version that the patch names.
+        """
+        ...
+
     async def create_event(self, event: dict[str, Any]) -> None:
         """Post an event (events.k8s.io/v1)."""
         ...

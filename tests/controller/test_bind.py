@@ -8,8 +8,8 @@ import pytest
 
 import build
 from cardwise import names
-from cardwise.controller.binder import BIND_SECONDS
 from cardwise.controller.service import IN_PROGRESS
+from cardwise.controller.tenure import WRITE_SECONDS
 from cardwise.ledger import Stage
 from cardwise.names import EventReason
 from controllers import World, background, passing
@@ -359,19 +359,19 @@ def bind_unreadably(world: World) -> None:
         pytest.param(replace_by_namesake, GONE, {}, id="another Pod has its name"),
         pytest.param(
             bind_elsewhere,
-            "the Pod is bound to n2 already, not by this decision",
+            "the Pod is placed on n2 already, not by this decision",
             {},
             id="it is bound elsewhere",
         ),
         pytest.param(
             bind_without_cards,
-            "the Pod is bound to n1 already, not by this decision",
+            "the Pod is placed on n1 already, not by this decision",
             {},
             id="it is bound there without cards",
         ),
         pytest.param(
             bind_unreadably,
-            "the Pod is bound to n1 already, not by this decision",
+            "the Pod is placed on n1 already, not by this decision",
             {"GPU-n1-a": 1000},
             id="it is bound there with an allocation that can't be read: the cards stay counted",
         ),
@@ -441,13 +441,13 @@ async def test_an_unknown_outcome_is_found_out(fault: Fault) -> None:
 
 async def test_a_slow_api_server_gets_two_seconds() -> None:
     world, pod = await held()
-    world.cluster.slow("bind", BIND_SECONDS + 0.3)
+    world.cluster.slow("bind", WRITE_SECONDS + 0.3)
     loop = asyncio.get_running_loop()
 
     assert await world.bind(pod) == ""
 
     # Sent again when the first was given up; that the first landed is seen half a second later.
-    assert loop.time() == pytest.approx(2 * BIND_SECONDS + 0.5)
+    assert loop.time() == pytest.approx(2 * WRITE_SECONDS + 0.5)
     assert world.cluster.called("bind") == 2
     assert world.used() == {"GPU-n1-a": 1000}
 

@@ -14,7 +14,7 @@ import pytest
 import fault_proxy
 from bookings import agree, samples
 from cardwise import names
-from cardwise.controller.binder import BIND_SECONDS
+from cardwise.controller.tenure import WRITE_SECONDS
 from cardwise.names import Reason
 from controlplane.launcher import ApiError
 from fault_proxy import FaultProxy, Plan
@@ -152,7 +152,7 @@ def test_the_card_of_a_binding_that_may_yet_land_is_given_to_nobody_else(
     stage.pending("q", Reason.MEMORY)
     held = proxy.held()
     assert held is not None
-    time.sleep(max(0.0, BIND_SECONDS + 1.0 - held))  # it was given up, and sent once more
+    time.sleep(max(0.0, WRITE_SECONDS + 1.0 - held))  # it was given up, and sent once more
 
     proxy.release(on=True)
 

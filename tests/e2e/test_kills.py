@@ -10,7 +10,7 @@ import pytest
 
 import fault_proxy
 from bookings import in_cluster, in_ledger, samples
-from cardwise.controller.binder import BIND_SECONDS
+from cardwise.controller.tenure import WRITE_SECONDS
 from cardwise.names import Reason
 from fault_proxy import FaultProxy
 from stage import Stage
@@ -108,7 +108,7 @@ def killed_in_a_binding(stage: Stage, proxy: FaultProxy, fault: str) -> None:
 
     age = proxy.held()
     assert age is not None
-    assert age < BIND_SECONDS, "too late: the controller had given its first try up"
+    assert age < WRITE_SECONDS, "too late: the controller had given its first try up"
 
 
 def restart(stage: Stage, proxy: FaultProxy) -> None:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import fault_proxy
-from cardwise.controller.tenure import BIND_SECONDS
+from cardwise.controller.tenure import WRITE_SECONDS
 from fault_proxy import FaultProxy
 from stage import Json, Stage
 
@@ -217,9 +217,9 @@ def test_in_a_storm_nothing_is_lost(stage: Stage) -> None:
 
     assert stage.controller.wait(15) == 0
     creating.join()
-    time.sleep(BIND_SECONDS + 0.5)
+    time.sleep(WRITE_SECONDS + 0.5)
     # What was under way when SIGTERM came lands within its deadline; nothing comes later.
-    assert bindings(stage, since=since + timedelta(seconds=BIND_SECONDS)) == []
+    assert bindings(stage, since=since + timedelta(seconds=WRITE_SECONDS)) == []
     before = bound(stage)
     assert len(before) < ROOM, "it went on to the end"
     stage.start_controller()

@@ -169,7 +169,7 @@ def test_lists_that_are_never_answered_are_asked_for_again(stage: Stage, proxy: 
     assert stage.controller.poll() is None
 
 
-# Red: BIND_SECONDS = 200 (`tenure`).
+# Red: WRITE_SECONDS = 200 (`tenure`).
 def test_a_binding_that_is_never_answered_is_sent_again(stage: Stage, proxy: FaultProxy) -> None:
     stage.node("node-a", 1)
     proxy.plan(Plan(requests={fault_proxy.FROZEN: 1.0}))

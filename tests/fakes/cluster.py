@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cardwise.errors import ApiError
+from cardwise.wire.fields import at, items, size_of
 from fakes.apply import Applied
 
 Json = dict[str, Any]
@@ -182,6 +183,16 @@ class FakeCluster:
         body = copied(binding)
         await self._do("bind", _key(body), lambda: self._bind(body), within=within)
 
+    async def patch_pod(self, namespace: str, name: str, patch: Json, *, within: float) -> None:
+        """Merge a patch into a Pod, by the rules for one that is gated."""
+        body = copied(patch)
+        await self._do(
+            "patch_pod",
+            (namespace, name),
+            lambda: self._patch(namespace, name, body),
+            within=within,
+        )
+
     async def create_event(self, event: Json) -> None:
         """Post an event."""
         body = copied(event)
@@ -341,6 +352,27 @@ class FakeCluster:
         conditions.append({"type": "PodScheduled", "status": "True"})
         self.put(pod)
 
+    def _patch(self, namespace: str, name: str, patch: Json) -> None:
+        """The rules of the API server for a Pod's spec: gates go, affinity gets tighter."""
+        pod = self._held("Pod", name, namespace)
+        metadata, changed = patch.get("metadata", {}), merged(pod, patch)
+        if metadata.get("resourceVersion") not in (None, pod["metadata"]["resourceVersion"]):
+            raise ApiError(409, f'pods "{name}": the object has been modified')
+        if metadata.get("uid") not in (None, pod["metadata"]["uid"]):
+            raise ApiError(409, f'pods "{name}": the UID in the precondition is another')
+        before, after = pod["spec"], changed["spec"]
+        gates = before.get("schedulingGates") or []
+        if any(gate not in gates for gate in after.get("schedulingGates") or []):
+            raise ApiError(422, f'Pod "{name}" is invalid: spec.schedulingGates: only removals')
+        if before.get("affinity") != after.get("affinity") and not gates:
+            raise ApiError(422, f'Pod "{name}" is invalid: spec: may not change fields')
+        if not _is_tighter(_terms(before), _terms(after)):
+            raise ApiError(422, f'Pod "{name}" is invalid: nodeSelectorTerms: only additions')
+        if size_of(changed["metadata"].get("annotations") or {}) > 256 * 1024:
+            raise ApiError(422, f'Pod "{name}" is invalid: metadata.annotations: too long')
+        if changed != pod:
+            self.put(changed)
+
     def _write_secret(self, body: Json) -> None:
         name, version = body["metadata"]["name"], body["metadata"].get("resourceVersion")
         held = self.objects["Secret"].get(_key(body))
@@ -397,6 +429,41 @@ def copied(value: Any) -> Any:
     if isinstance(value, list):
         return [copied(each) for each in value]
     return value
+
+
+def merged(document: Any, patch: Any) -> Any:
+    """JSON merge patch (RFC 7386)."""
+    if not isinstance(patch, dict):
+        return copied(patch)
+    result = dict(document) if isinstance(document, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return copied(result)
+
+
+def _terms(spec: Json) -> list[Json]:
+    required = at(
+        spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    return items(at(required, "nodeSelectorTerms"))
+
+
+def _is_tighter(before: list[Json], after: list[Json]) -> bool:
+    """Whether each term has all that it had; where there was none, any may be set."""
+    if not before:
+        return True
+    return len(before) == len(after) and all(
+        _begins(items(old.get(key)), items(new.get(key)))
+        for old, new in zip(before, after, strict=True)
+        for key in ("matchExpressions", "matchFields")
+    )
+
+
+def _begins(old: list[Any], new: list[Any]) -> bool:
+    return new[: len(old)] == old
 
 
 def _key(document: Json) -> Key:

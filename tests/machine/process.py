@@ -9,7 +9,7 @@ from typing import Any
 
 import build
 from cardwise.controller.app import Election
-from cardwise.controller.tenure import BIND_SECONDS
+from cardwise.controller.tenure import WRITE_SECONDS
 from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE
 from controllers import OWN, World
 from fakes.cluster import Change, FakeCluster
@@ -80,7 +80,7 @@ class Process:
         loop = asyncio.get_running_loop()
         # What the API server holds back for longer than the Binding's deadline, and then carries
         # out, no successor can know of (docs/decisions/0007, "What was given up"): it is left out.
-        loop.call_later(BIND_SECONDS, self._cluster.forget_late)
+        loop.call_later(WRITE_SECONDS, self._cluster.forget_late)
         loop.call_later(_RESTART_SECONDS, self.start)
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> None:

@@ -16,6 +16,7 @@ from cardwise.controller.activity import Activity
 from cardwise.controller.binder import Binder
 from cardwise.controller.classes import Classes
 from cardwise.controller.clock import Clock
+from cardwise.controller.decider import Decider
 from cardwise.controller.gate import Gate
 from cardwise.controller.keeper import CertificateKeeper
 from cardwise.controller.metrics import Metrics
@@ -78,6 +79,7 @@ class Controller:
     recorder: Recorder = field(init=False)
     teller: Teller = field(init=False)
     waker: Waker = field(init=False)
+    decider: Decider = field(init=False)
     binder: Binder = field(init=False)
     scheduler: Scheduler = field(init=False)
     classes: Classes = field(init=False)
@@ -102,11 +104,13 @@ class Controller:
         self.waker = Waker(
             self.ledger, self.cluster, self.clock, self.gate, lambda: self.mirror.node_names
         )
+        self.decider = Decider(self.ledger, self.clock)
         self.binder = Binder(self.ledger, self.mirror, self.cluster, self.gate, self.clock)
         self.scheduler = Scheduler(
             ledger=self.ledger,
             mirror=self.mirror,
             cluster=self.cluster,
+            decider=self.decider,
             binder=self.binder,
             teller=self.teller,
             waker=self.waker,
@@ -118,7 +122,7 @@ class Controller:
         self.metrics = Metrics(
             self.ledger,
             repairs=lambda: self.mirror.repairs,
-            states=lambda: self.scheduler.states,
+            states=lambda: self.decider.states,
             conflicts=lambda: self.classes.conflicts,
             active=lambda: not self.gate.refusal(),
         )

@@ -1,9 +1,9 @@
-"""Send Bindings, and find out what became of those without an answer.
+"""Send Bindings and pins, and find out what became of those without an answer.
 
-One Binding writes node, cards and identity at once. Until its outcome is known the cards stay
-taken: a Binding that timed out may still land, so it is sent again, word for word, until the Pod is
-seen bound or gone, or a refusal comes when none of those before can land any more. Nothing else
-could be proved to be safe.
+One write gives a Pod node, cards and identity at once. Until its outcome is known the cards stay
+taken: a write that timed out may still land, so it is sent again, word for word, until the Pod is
+seen placed, gone, or beyond its reach, or a refusal comes when none of those before can land any
+more. Nothing else could be proved to be safe.
 """
 
 import asyncio
@@ -14,14 +14,13 @@ from typing import Any
 from cardwise.controller.clock import Clock
 from cardwise.controller.gate import Gate
 from cardwise.controller.mirror import Mirror
-from cardwise.controller.tenure import BIND_SECONDS
+from cardwise.controller.writes import BindingWrite, Write
 from cardwise.errors import ApiError, BadAllocation
 from cardwise.ledger import Ledger
 from cardwise.model import Booking, PodRef, Request
 from cardwise.names import ANNOTATION_BYTES_AT_BIND
 from cardwise.ports import Cluster
 from cardwise.wire import pods
-from cardwise.wire.fields import size_of
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +28,7 @@ _SETTLE_SECONDS = 6.0
 """How long a call of /bind waits for an outcome that is not known."""
 _BETWEEN_SECONDS = 0.5
 _LANDS_SECONDS = 65.0
-"""When no Binding without an answer can land any more: kube-apiserver gives a request up after 60 s
+"""When no write without an answer can land any more: kube-apiserver gives a request up after 60 s
 (its ``--request-timeout``)."""
 _UNKNOWN_STATUSES = frozenset({500, 502, 503, 504})
 """Answers after which the write may have happened all the same."""
@@ -37,11 +36,11 @@ _UNKNOWN_STATUSES = frozenset({500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A Binding, and what it gives."""
+    """A write, and what it gives."""
 
     pod: PodRef
     booking: Booking
-    body: dict[str, Any]
+    write: Write
     term: int
     """In which it was decided."""
 
@@ -60,32 +59,34 @@ class Binder:
         self._settling: set[asyncio.Task[str]] = set()
 
     async def bind(self, request: Request, booking: Booking) -> str:
-        """Bind a Pod that is held with these cards.
+        """Bind a Pod that is held with these cards; otherwise as `place`."""
+        write = BindingWrite.of(request, booking, int(self._clock.unix()))
+        return await self.place(request, booking, write)
+
+    async def place(self, request: Request, booking: Booking, write: Write) -> str:
+        """Give a Pod the cards that are held for it.
 
         The caller has asked the gate, and nothing is awaited between that and the sending.
 
         Returns:
-            Why it is not bound, one sentence; empty when it is.
+            Why it does not have them, one sentence; empty when it has.
         """
         pod = request.pod
-        body = pods.binding_body(
-            pod, booking, int(self._clock.unix()), exclusive=request.signature.exclusive
-        )
-        total = request.annotation_bytes + size_of(body["metadata"]["annotations"])
+        total = request.annotation_bytes + write.annotation_bytes
         if total > ANNOTATION_BYTES_AT_BIND:
             self._ledger.drop_hold(pod.uid, self._clock.monotonic())
             return (
                 f"the Pod's annotations would come to {total} bytes with its cards, above "
                 f"{ANNOTATION_BYTES_AT_BIND}; make its own annotations shorter"
             )
-        sent = _Sent(pod, booking, body, self._gate.term)
+        sent = _Sent(pod, booking, write, self._gate.term)
         self._ledger.begin_binding(pod.uid, self._clock.monotonic())
         try:
-            await self._cluster.bind(body, within=BIND_SECONDS)
+            await write.send(self._cluster)
         except ApiError as error:
             return await self._failed(sent, error)
         except BaseException:
-            # Cancelled, say: the Binding is out, so its outcome must be found by somebody.
+            # Cancelled, say: the write is out, so its outcome must be found by somebody.
             self._settle_later(sent, lost=self._clock.monotonic())
             raise
         self._ledger.end_binding(pod.uid, self._clock.monotonic(), bound=True)
@@ -98,17 +99,20 @@ class Binder:
         await asyncio.gather(*self._settling, return_exceptions=True)
 
     async def _failed(self, sent: _Sent, error: ApiError) -> str:
-        """The Binding was refused, or nobody knows."""
+        """The write was refused, or nobody knows."""
         lost = float("-inf")
         if _is_unknown(error):
             lost = self._clock.monotonic()
-            _log.warning("the Binding of Pod %s has no known outcome yet: %s", sent.pod, error)
+            _log.warning(
+                "%s of Pod %s has no known outcome yet: %s", sent.write.name, sent.pod, error
+            )
         elif error.status != 409:
-            return self._over(sent.pod, f"the API server refused the Binding: {error}")
+            return self._over(sent.pod, f"the API server refused {sent.write.name}: {error}")
         task = self._settle_later(sent, lost=lost)
         done, _ = await asyncio.wait({task}, timeout=_SETTLE_SECONDS)
         if not done:
-            return f"the outcome of the Binding is not known yet, it is being looked for: {error}"
+            name = sent.write.name
+            return f"the outcome of {name} is not known yet, it is being looked for: {error}"
         return task.result()
 
     def _settle_later(self, sent: _Sent, *, lost: float) -> "asyncio.Task[str]":
@@ -118,11 +122,11 @@ class Binder:
         return task
 
     async def _settle(self, sent: _Sent, lost: float) -> str:
-        """Find out whether the Pod is bound, sending the same Binding again where it is not.
+        """Find out whether the Pod is placed, sending the same write again where it is not.
 
         Args:
-            sent: the Binding.
-            lost: monotonic seconds of the last Binding without an answer; minus infinity: none.
+            sent: the write.
+            lost: monotonic seconds of the last write without an answer; minus infinity: none.
         """
         while True:
             try:
@@ -134,44 +138,46 @@ class Binder:
                 if _is_unknown(error):
                     lost = now
                 elif now - lost > _LANDS_SECONDS:
-                    return self._over(sent.pod, f"the API server refused the Binding: {error}")
+                    refused = f"the API server refused {sent.write.name}: {error}"
+                    return self._over(sent.pod, refused)
             if outcome is not None:
                 return outcome
             await asyncio.sleep(_BETWEEN_SECONDS)
 
     async def _look_and_send(self, sent: _Sent, lost: float) -> str | None:
-        """Look at the Pod; where it is still unbound, send once more. None: not known yet."""
+        """Look at the Pod; where it is not placed yet, send once more. None: not known yet."""
         pod = sent.pod
         try:
             found = await self._cluster.pod(pod.namespace, pod.name)
         except ApiError:
-            return None  # whatever the refusal, it says nothing of the Binding
+            return None  # whatever the refusal, it says nothing of the write
         if found is None or pods.pod_ref(found).uid != pod.uid:
             return self._over(pod, "the Pod is gone")
-        node = pods.bound_node(found)
+        node = pods.placed_node(found)
         if node is not None:
-            return self._found_bound(sent, found, node)
-        if pods.is_terminating(found):
-            # The API server binds no Pod that is being deleted, not later either.
-            return self._over(pod, "the Pod is being deleted")
+            return self._found_placed(sent, found, node)
+        if over := sent.write.over(found):
+            return self._over(pod, over)
         if self._gate.refusal() or self._gate.term != sent.term:
             # The cards may be another replica's to give, or may have been since: nothing is sent.
             if self._clock.monotonic() - lost > _LANDS_SECONDS:
-                return self._over(pod, "the Binding was given up: another replica was active")
+                return self._over(
+                    pod, f"{sent.write.name} was given up: another replica was active"
+                )
             return None
-        await self._cluster.bind(sent.body, within=BIND_SECONDS)
+        await sent.write.send(self._cluster)
         self._ledger.end_binding(pod.uid, self._clock.monotonic(), bound=True)
         return ""
 
-    def _found_bound(self, sent: _Sent, found: dict[str, Any], node: str) -> str:
-        """The Pod is bound: by us as it was meant, or by somebody else."""
+    def _found_placed(self, sent: _Sent, found: dict[str, Any], node: str) -> str:
+        """The Pod is placed: by us as it was meant, or by somebody else."""
         try:
             ours = pods.booking_of(found) == sent.booking
         except BadAllocation:
             ours = False
         self._mirror.see_pod(found)
         self._ledger.end_binding(sent.pod.uid, self._clock.monotonic(), bound=ours)
-        return "" if ours else f"the Pod is bound to {node} already, not by this decision"
+        return "" if ours else f"the Pod is placed on {node} already, not by this decision"
 
     def _over(self, pod: PodRef, why: str) -> str:
         self._ledger.end_binding(pod.uid, self._clock.monotonic(), bound=False)

@@ -1,21 +1,19 @@
 """kube-scheduler's questions, answered: /filter, /preempt, /bind.
 
-The one place that acts on a decision. A decision and its hold are one step without an ``await``, so
-no two Pods are ever decided on the same room.
+The door by which a kube-scheduler of ours asks: it calls, and is answered.
 """
 
 import logging
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from cardwise.controller.binder import Binder
 from cardwise.controller.clock import Clock
+from cardwise.controller.decider import Decider
 from cardwise.controller.gate import Gate
 from cardwise.controller.mirror import Mirror
 from cardwise.controller.teller import Teller
 from cardwise.controller.waker import Waker
-from cardwise.engine.decide import Memo, decide
 from cardwise.engine.recheck import still_fits
 from cardwise.errors import ApiError
 from cardwise.ledger import Ledger, PodEntry, Stage
@@ -39,6 +37,7 @@ class Scheduler:
         ledger: Ledger,
         mirror: Mirror,
         cluster: Cluster,
+        decider: Decider,
         binder: Binder,
         teller: Teller,
         waker: Waker,
@@ -49,18 +48,13 @@ class Scheduler:
         self._ledger = ledger
         self._mirror = mirror
         self._cluster = cluster
+        self._decider = decider
         self._binder = binder
         self._teller = teller
         self._waker = waker
         self._gate = gate
         self._settings = settings
         self._clock = clock
-        self._memo = Memo()
-
-    @property
-    def states(self) -> int:
-        """Outcomes that the memo holds."""
-        return len(self._memo)
 
     # /filter --------------------------------------------------------------------------------------
 
@@ -80,7 +74,7 @@ class Scheduler:
         entry = self._ledger.entry(request.pod.uid)
         if entry is not None and entry.stage in (Stage.BINDING, Stage.BOOKED):
             return _kept(entry, call)
-        decision = self._decide_and_hold(request, call.names)
+        decision = self._decider.decide_and_hold(request, call.names)
         self._teller.unknown_policies(request)
         if decision.node is None:
             self._refused(call, decision)
@@ -89,24 +83,6 @@ class Scheduler:
         self._waker.look()
         refused = {n: o.reason for n, o in decision.outcomes.items() if o.reason is not None}
         return extender.filter_result(call, [decision.node] if decision.node else [], refused)
-
-    def _decide_and_hold(self, request: Request, names: Iterable[str]) -> Decision:
-        """Decide anew: an earlier hold of this Pod ends, as if it had never been."""
-        now = self._clock.monotonic()
-        grew, entry = self._ledger.grew, self._ledger.entry(request.pod.uid)
-        before = entry.booking if entry is not None else None
-        self._ledger.drop_hold(request.pod.uid, now)
-        decision = decide(
-            request,
-            self._ledger.views(names),
-            self._memo,
-            self._ledger.room(request.pod.namespace),
-        )
-        if decision.booking is not None:
-            self._ledger.hold(request, decision.booking, now)
-            if decision.booking == before:
-                self._ledger.grew = grew  # nothing was given back: no reason to wake anybody
-        return decision
 
     def _refused(self, call: extender.FilterCall, decision: Decision) -> None:
         """Remember that the Pod waits, and say why."""
@@ -134,9 +110,7 @@ class Scheduler:
         kept = []
         for node, victims in call.victims.items():
             without = {*victims.uids, request.pod.uid}
-            view = self._ledger.view(node, without=without)
-            room = self._ledger.room(request.pod.namespace, without=without)
-            if decide(request, [view], self._memo, room).node is not None:
+            if self._decider.would_fit(request, node, without=without):
                 kept.append(node)
         return extender.preempt_result(call, kept)
 
@@ -184,7 +158,7 @@ class Scheduler:
             and still_fits(held, self._ledger.view(node, without={uid}))
         ):
             return held
-        decision = self._decide_and_hold(request, [node])
+        decision = self._decider.decide_and_hold(request, [node])
         if decision.booking is None:
             reason = decision.reason or Reason.NODE_HAS_NO_CARDS
             self._ledger.wait(request.pod, request, reason, now)

@@ -21,11 +21,11 @@ from typing import Any
 from cardwise.controller.clock import Clock
 from cardwise.wire.fields import at, quoted, text
 
-BIND_SECONDS = 2.0
-"""Deadline of one Binding."""
+WRITE_SECONDS = 2.0
+"""Deadline of one Binding, or of one pin."""
 _MARGIN_SECONDS = 5.0
 _BLIND_SECONDS = 4.0
-_AFTER_LOOK_SECONDS = _BLIND_SECONDS + BIND_SECONDS
+_AFTER_LOOK_SECONDS = _BLIND_SECONDS + WRITE_SECONDS
 STUCK_SECONDS = 20.0
 """A holder that could not act for so long will not by itself. It is more than the longest beginning
 of a term: the 6 s, and a list of a large cluster."""
@@ -103,7 +103,7 @@ class Tenure:
         self._renewed = before
         if record.holder and not self.ours:
             sent_until = record.seconds - _MARGIN_SECONDS
-            self._others_until = max(self._others_until, answered + sent_until + BIND_SECONDS)
+            self._others_until = max(self._others_until, answered + sent_until + WRITE_SECONDS)
 
     def listed(self) -> None:
         """Pods were listed, and the list was begun in this term, after `begins`."""

@@ -64,6 +64,13 @@ class KubeCluster:
         path = _pod_path(metadata["namespace"], metadata["name"])
         await self._client.request("POST", f"{path}/binding", body=binding, within=within)
 
+    async def patch_pod(
+        self, namespace: str, name: str, patch: dict[str, Any], *, within: float
+    ) -> None:
+        """Merge a patch into a Pod."""
+        path = _pod_path(namespace, name)
+        await self._client.request("PATCH", path, body=patch, content_type=_MERGE, within=within)
+
     async def create_event(self, event: dict[str, Any]) -> None:
         """Post an event (events.k8s.io/v1)."""
         path = _events_path(event["metadata"]["namespace"])

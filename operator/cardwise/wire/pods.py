@@ -1,4 +1,4 @@
-"""Pod → what it is and which cards it has; a booking → the Binding that writes it.
+"""Pod → what it is and which cards it has; a booking → the write that gives it to its Pod.
 
 The annotation on the bound Pod is the truth about who has which card: the ledger is rebuilt from
 what is read here, so what can't be read raises and is never taken for "no cards".
@@ -19,12 +19,13 @@ from cardwise.names import (
     VGPU_NODE,
     VGPU_TIME,
 )
-from cardwise.wire import allocation
+from cardwise.wire import allocation, pins
 from cardwise.wire.containers import Container, containers_of, count_of, names_ours
 from cardwise.wire.fields import annotations_of, at, items, mapping, quoted, size_of, text
 from cardwise.wire.requests import pod_ref, request_of
 
 __all__ = [
+    "allocation_annotations",
     "annotation_bytes",
     "asks_cards",
     "binding_body",
@@ -32,6 +33,7 @@ __all__ = [
     "bound_node",
     "is_finished",
     "is_terminating",
+    "placed_node",
     "pod_ref",
     "request_of",
     "resource_version",
@@ -58,15 +60,20 @@ def bound_node(pod: dict[str, Any]) -> str | None:
     return text(at(pod, "spec", "nodeName")) or None
 
 
+def placed_node(pod: dict[str, Any]) -> str | None:
+    """The node that it is bound to, or can only be bound to any more: its cards count there."""
+    return bound_node(pod) or pins.pinned_node(pod)
+
+
 def resource_version(pod: dict[str, Any]) -> str:
     """Which version of the Pod this is; empty where none is told."""
     return text(at(pod, "metadata", "resourceVersion"))
 
 
 def booking_of(pod: dict[str, Any], *, init_shrink: bool = False) -> Booking | None:
-    """Read the cards of a bound, unfinished Pod.
+    """Read the cards of a placed, unfinished Pod: one that is bound, or pinned to its node.
 
-    On a Pod that is not bound the annotation is somebody's text and no booking (section 9).
+    On any other Pod the annotation is somebody's text and no booking (section 9).
 
     Args:
         pod: a Pod as the API server returns it.
@@ -74,12 +81,12 @@ def booking_of(pod: dict[str, Any], *, init_shrink: bool = False) -> Booking | N
             well (section 7; the setting ``scheduling.initShrink``).
 
     Returns:
-        None for a Pod that is unbound or finished, or that has no allocation.
+        None for a Pod that is not placed or finished, or that has no allocation.
 
     Raises:
         BadAllocation: one sentence; the Pod's node must take no new Pod until it is mended.
     """
-    node = bound_node(pod)
+    node = placed_node(pod)
     written = mapping(at(pod, "metadata", "annotations"))
     if node is None or is_finished(pod) or ALLOCATED not in written:
         return None
@@ -135,15 +142,14 @@ def _init_containers_ended_well(pod: dict[str, Any], containers: list[Container]
     return all(exits.get(name) == 0 for name in ordinary)
 
 
-def binding_body(
-    pod: PodRef, booking: Booking, unix_seconds: int, exclusive: bool
-) -> dict[str, Any]:
-    """Make the Binding that gives a Pod its node and its cards in one write.
+def allocation_annotations(
+    booking: Booking, unix_seconds: int, *, exclusive: bool
+) -> dict[str, str]:
+    """What is written on a Pod with its cards (contracts.md, "Pod annotations written").
 
     Args:
-        pod: its UID is checked by the API server: a namesake is not bound in its place.
         booking: the node, and the cards of each container in annotation order.
-        unix_seconds: the time of binding.
+        unix_seconds: the time of the write.
         exclusive: whether the Pod locks its cards for its whole life (section 3, check 9).
     """
     words = allocation.encode(booking.containers)
@@ -157,6 +163,21 @@ def binding_body(
     }
     if exclusive:
         annotations[EXCLUSIVE_HELD] = "true"
+    return annotations
+
+
+def binding_body(
+    pod: PodRef, booking: Booking, unix_seconds: int, exclusive: bool
+) -> dict[str, Any]:
+    """Make the Binding that gives a Pod its node and its cards in one write.
+
+    Args:
+        pod: its UID is checked by the API server: a namesake is not bound in its place.
+        booking: the node, and the cards of each container in annotation order.
+        unix_seconds: the time of binding.
+        exclusive: whether the Pod locks its cards for its whole life (section 3, check 9).
+    """
+    annotations = allocation_annotations(booking, unix_seconds, exclusive=exclusive)
     metadata: dict[str, Any] = {
         "name": pod.name,
         "namespace": pod.namespace,

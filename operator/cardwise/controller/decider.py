@@ -1,0 +1,55 @@
+"""Decide on the ledger as it is and hold what was chosen, whichever door asks.
+
+A decision and its hold are one step without an ``await``, so no two Pods are ever decided on the
+same room.
+"""
+
+from collections.abc import Collection, Iterable
+
+from cardwise.controller.clock import Clock
+from cardwise.engine.decide import Memo, decide
+from cardwise.ledger import Ledger
+from cardwise.model import Decision, Request
+
+
+class Decider:
+    """The engine over one ledger."""
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._memo = Memo()
+
+    @property
+    def states(self) -> int:
+        """Outcomes that the memo holds."""
+        return len(self._memo)
+
+    def decide_and_hold(self, request: Request, names: Iterable[str]) -> Decision:
+        """Decide anew: an earlier hold of this Pod ends, as if it had never been.
+
+        Args:
+            request: the Pod.
+            names: the nodes to choose from.
+        """
+        now = self._clock.monotonic()
+        grew, entry = self._ledger.grew, self._ledger.entry(request.pod.uid)
+        before = entry.booking if entry is not None else None
+        self._ledger.drop_hold(request.pod.uid, now)
+        decision = decide(
+            request,
+            self._ledger.views(names),
+            self._memo,
+            self._ledger.room(request.pod.namespace),
+        )
+        if decision.booking is not None:
+            self._ledger.hold(request, decision.booking, now)
+            if decision.booking == before:
+                self._ledger.grew = grew  # nothing was given back: no reason to wake anybody
+        return decision
+
+    def would_fit(self, request: Request, node: str, *, without: Collection[str]) -> bool:
+        """Whether a Pod fits on a node once the Pods ``without`` (UIDs) are gone; holds nothing."""
+        view = self._ledger.view(node, without=without)
+        room = self._ledger.room(request.pod.namespace, without=without)
+        return decide(request, [view], self._memo, room).node is not None

@@ -1,0 +1,89 @@
+"""The pin: one patch that opens a Pod's gate, names its cards, and leaves it one node.
+
+Beside the Binding, this is the other write that places a Pod. Who binds it then can choose no other
+node, so its cards count from the patch on: the booking is read from the Pod by what the patch left
+(contracts.md, "Settings").
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cardwise.model import PodRef
+from cardwise.names import ALLOCATED, GATE, VGPU_NODE
+from cardwise.wire.fields import annotations_of, at, items, mapping, text
+
+_NAME = "metadata.name"
+_AFFINITY = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+
+Json = dict[str, Any]
+
+
+def gates_of(pod: Mapping[str, Any]) -> list[str]:
+    """The names of the gates that keep a Pod from being scheduled."""
+    return [text(at(gate, "name")) for gate in items(at(pod, "spec", "schedulingGates"))]
+
+
+def pinned_node(pod: Mapping[str, Any]) -> str | None:
+    """The only node that an unbound Pod with an allocation can still go to; None for any other.
+
+    Its affinity can't be changed any more once its gates are gone, and while a gate of ours is
+    there the allocation is none of ours: the API server and the admission policy
+    ``cardwise-allocations`` hold these two.
+    """
+    annotations = annotations_of(pod)
+    node = annotations.get(VGPU_NODE, "")
+    if not node or ALLOCATED not in annotations or GATE in gates_of(pod):
+        return None
+    terms = items(at(pod, *_AFFINITY, "nodeSelectorTerms"))
+    return node if terms and all(_leaves_only(node, term) for term in terms) else None
+
+
+def pin_patch(
+    pod: PodRef,
+    *,
+    node: str,
+    version: str,
+    terms: list[Json] | None,
+    annotations: Mapping[str, str],
+) -> Json:
+    """Make the merge patch.
+
+    Args:
+        pod: its UID is checked by the API server: a namesake is not pinned in its place.
+        node: where it may go.
+        version: the resourceVersion of the Pod that was decided on: what was changed since is
+            decided anew, and a patch that comes late has no effect.
+        terms: its required node affinity, which can be tightened only; None: it has none.
+        annotations: the allocation.
+    """
+    pin = {"key": _NAME, "operator": "In", "values": [node]}
+    # Terms are alternatives: each must name the node.
+    tight = [
+        {**term, "matchFields": [*items(term.get("matchFields")), pin]} for term in terms or [{}]
+    ]
+    metadata: Json = {"resourceVersion": version, "annotations": dict(annotations)}
+    if pod.uid:
+        metadata["uid"] = pod.uid
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": tight}}
+    return {
+        "metadata": metadata,
+        "spec": {"schedulingGates": None, "affinity": {"nodeAffinity": affinity}},
+    }
+
+
+def required_terms(pod: Mapping[str, Any]) -> list[Json] | None:
+    """A Pod's required node affinity; None where it has none at all."""
+    required = at(pod, *_AFFINITY)
+    return (
+        None if required is None else [mapping(t) for t in items(at(required, "nodeSelectorTerms"))]
+    )
+
+
+def _leaves_only(node: str, term: object) -> bool:
+    """Whether a term matches no other node than this one."""
+    return any(
+        at(each, "key") == _NAME
+        and at(each, "operator") == "In"
+        and items(at(each, "values")) == [node]
+        for each in items(at(term, "matchFields"))
+    )
