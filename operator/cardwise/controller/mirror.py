@@ -7,7 +7,7 @@ anything is answered, and again whenever something may have been missed.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Protocol
 
 from cardwise.controller.clock import Clock
@@ -32,6 +32,22 @@ _Key = tuple[str, str, str]
 
 class _Take(Protocol):
     def __call__(self, document: Json, *, deleted: bool) -> None: ...
+
+
+class Follower(Protocol):
+    """Whoever else keeps an account of what the mirror is shown, in the same order."""
+
+    def see_pod(self, pod: Json, *, deleted: bool) -> None:
+        """A Pod is there, changed, or gone; events may come late, and more than once."""
+        ...
+
+    def see_node(self, node: Json, *, deleted: bool) -> None:
+        """A Node is there, changed, or gone; never older than what was shown before."""
+        ...
+
+    def listed(self, uids: set[str], began: float) -> None:
+        """A complete list of unfinished Pods, asked for at ``began`` (monotonic seconds)."""
+        ...
 
 
 class Mirror:
@@ -71,6 +87,7 @@ class Mirror:
         """Every Node that exists."""
         self.repairs = 0
         """How often a list had to mend the ledger."""
+        self.followers: list[Follower] = []
 
     # Events ---------------------------------------------------------------------------------------
 
@@ -79,6 +96,9 @@ class Mirror:
         sighting = self._sighting(pod, deleted=deleted)
         if sighting is not None:
             self._ledger.see(sighting, self._clock.monotonic())
+        for follower in self.followers:
+            follower.see_pod(pod, deleted=deleted)
+        if sighting is not None:
             self._changed()
 
     def see_gpunode(self, document: Json, *, deleted: bool = False) -> None:
@@ -120,15 +140,27 @@ class Mirror:
             await self._list_nodes(cluster)
             began = self._clock.monotonic()
             listed: list[Sighting] = []
+            uids: set[str] = set()
             async for page in cluster.unfinished_pods():
                 listed += [s for pod in page if (s := self._sighting(pod, listed=True)) is not None]
+                if self.followers:
+                    uids.update(self._follow(page))
             repairs = self._ledger.reconcile(listed, began, self._clock.monotonic())
+            for follower in self.followers:
+                follower.listed(uids, began)
         if not first:
             self.repairs += len(repairs)
             for repair in repairs:
                 _log.warning("the ledger was mended: Pod %s: %s", repair.pod, repair.what)
         self._changed()
         return 0 if first else len(repairs)
+
+    def _follow(self, page: list[Json]) -> Iterator[str]:
+        """Show the Pods of a page to the followers; their UIDs."""
+        for pod in page:
+            for follower in self.followers:
+                follower.see_pod(pod, deleted=False)
+            yield pods.pod_ref(pod).uid
 
     async def _list_nodes(self, cluster: Cluster) -> None:
         """List GPUNodes, Nodes and ResourceQuotas; what is not there any more is gone."""
@@ -173,7 +205,7 @@ class Mirror:
         ):
             return None
         number = _version(pod)
-        node = pods.bound_node(pod)
+        node = pods.placed_node(pod)
         if deleted or pods.is_finished(pod):
             return Sighting(pod=ref, version=number, node=node, gone=True)
         try:
@@ -199,6 +231,8 @@ class Mirror:
 
     def _take_node(self, document: Json, *, deleted: bool = False) -> None:
         name = _name(document)
+        for follower in self.followers:
+            follower.see_node(document, deleted=deleted)
         if deleted:
             self.node_names.discard(name)
             self._ledger.remove_node(name)

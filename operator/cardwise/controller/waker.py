@@ -30,6 +30,7 @@ class Waker:
         clock: Clock,
         gate: Gate,
         node_names: Callable[[], Iterable[str]],
+        grew: Callable[[], None] = lambda: None,
     ) -> None:
         """Make a waker.
 
@@ -39,12 +40,14 @@ class Waker:
             clock: for the annotation's value.
             gate: a passive replica wakes nobody.
             node_names: the Nodes that exist; the smallest name is written to.
+            grew: called when room grew, for those who need no annotation to hear of it.
         """
         self._ledger = ledger
         self._cluster = cluster
         self._clock = clock
         self._gate = gate
         self._node_names = node_names
+        self._grew = grew
         self._refused = False
         self._due = asyncio.Event()
 
@@ -60,6 +63,7 @@ class Waker:
         """Look at the ledger after it changed."""
         if self._ledger.grew:
             self._ledger.grew = False
+            self._grew()
             if self._refused:
                 self._due.set()
 
