@@ -5,6 +5,7 @@ imports nothing, and no other module spells one of them again.
 """
 
 from enum import StrEnum
+from typing import TypeAlias
 
 API_GROUP = "cardwise.dev"
 API_VERSION = "v1alpha1"
@@ -221,3 +222,8 @@ class EventReason(StrEnum):
     NEEDS_EXTENDER_DOOR = "NeedsExtenderDoor"
     PINNED_NODE_REFUSED = "PinnedNodeRefused"
     GANG_INCOMPLETE = "GangIncomplete"
+    VOLUME_NOT_READY = "VolumeNotReady"
+
+
+WaitReason: TypeAlias = Reason | NodeReason | EventReason
+"""The word of a Pod that waits."""

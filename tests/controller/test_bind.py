@@ -311,7 +311,7 @@ async def test_a_pod_that_the_watch_shows_booked_while_it_is_read_is_not_bound_t
 # Refused ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429])
+@pytest.mark.parametrize("status", [400, 401, 403, 422, 429])
 async def test_a_refused_binding_frees_the_cards_at_once(status: int) -> None:
     world, pod = await held()
     world.cluster.fail("bind", refused(status, "no"))

@@ -14,7 +14,7 @@ from typing import Any
 from cardwise.controller.clock import Clock
 from cardwise.controller.gate import Gate
 from cardwise.controller.mirror import Mirror
-from cardwise.controller.writes import BindingWrite, Write
+from cardwise.controller.writes import GONE, BindingWrite, Write
 from cardwise.errors import ApiError, BadAllocation
 from cardwise.ledger import Ledger
 from cardwise.model import Booking, PodRef, Request
@@ -63,10 +63,23 @@ class Binder:
         write = BindingWrite.of(request, booking, int(self._clock.unix()))
         return await self.place(request, booking, write)
 
-    async def place(self, request: Request, booking: Booking, write: Write) -> str:
+    async def place(
+        self,
+        request: Request,
+        booking: Booking,
+        write: Write,
+        *,
+        patience: float | None = _SETTLE_SECONDS,
+    ) -> str:
         """Give a Pod the cards that are held for it.
 
         The caller has asked the gate, and nothing is awaited between that and the sending.
+
+        Args:
+            request: the Pod.
+            booking: what is held.
+            write: what gives it.
+            patience: seconds to wait for an outcome that is not known; None: until it is.
 
         Returns:
             Why it does not have them, one sentence; empty when it has.
@@ -84,7 +97,7 @@ class Binder:
         try:
             await write.send(self._cluster)
         except ApiError as error:
-            return await self._failed(sent, error)
+            return await self._failed(sent, error, patience)
         except BaseException:
             # Cancelled, say: the write is out, so its outcome must be found by somebody.
             self._settle_later(sent, lost=self._clock.monotonic())
@@ -98,7 +111,7 @@ class Binder:
             task.cancel()
         await asyncio.gather(*self._settling, return_exceptions=True)
 
-    async def _failed(self, sent: _Sent, error: ApiError) -> str:
+    async def _failed(self, sent: _Sent, error: ApiError, patience: float | None) -> str:
         """The write was refused, or nobody knows."""
         lost = float("-inf")
         if _is_unknown(error):
@@ -106,10 +119,12 @@ class Binder:
             _log.warning(
                 "%s of Pod %s has no known outcome yet: %s", sent.write.name, sent.pod, error
             )
+        elif error.status == 404:
+            return self._over(sent.pod, GONE)
         elif error.status != 409:
             return self._over(sent.pod, f"the API server refused {sent.write.name}: {error}")
         task = self._settle_later(sent, lost=lost)
-        done, _ = await asyncio.wait({task}, timeout=_SETTLE_SECONDS)
+        done, _ = await asyncio.wait({task}, timeout=patience)
         if not done:
             name = sent.write.name
             return f"the outcome of {name} is not known yet, it is being looked for: {error}"
@@ -133,7 +148,7 @@ class Binder:
                 outcome = await self._look_and_send(sent, lost)
             except ApiError as error:
                 if error.status == 404:
-                    return self._over(sent.pod, "the Pod is gone")
+                    return self._over(sent.pod, GONE)
                 now, outcome = self._clock.monotonic(), None
                 if _is_unknown(error):
                     lost = now
@@ -152,7 +167,7 @@ class Binder:
         except ApiError:
             return None  # whatever the refusal, it says nothing of the write
         if found is None or pods.pod_ref(found).uid != pod.uid:
-            return self._over(pod, "the Pod is gone")
+            return self._over(pod, GONE)
         node = pods.placed_node(found)
         if node is not None:
             return self._found_placed(sent, found, node)

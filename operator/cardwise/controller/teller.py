@@ -7,7 +7,7 @@ from cardwise import policy
 from cardwise.controller.recorder import Recorder
 from cardwise.ledger import Ledger
 from cardwise.model import Booking, Decision, InvalidRequest, NodeView, PodRef, Request
-from cardwise.names import EventReason, Reason
+from cardwise.names import EventReason, NodeReason, Reason, WaitReason
 from cardwise.settings import Settings
 from cardwise.wire.account import (
     ClusterSize,
@@ -19,6 +19,11 @@ from cardwise.wire.account import (
 
 _log = logging.getLogger("cardwise.decisions")
 _NODES_LOGGED = 20
+_OF_WAITING = (
+    EventReason.NEEDS_EXTENDER_DOOR,
+    EventReason.GANG_INCOMPLETE,
+    EventReason.VOLUME_NOT_READY,
+)
 
 
 class Teller:
@@ -53,15 +58,43 @@ class Teller:
         request = decision.request
         if quiet or not self._recorder.wants(request.pod, reason):
             return
-        message = pending_message(
+        self._recorder.post(request.pod, reason, self._account(decision, reason))
+
+    def account(self, decision: Decision, reason: WaitReason, others: Mapping[str, str]) -> str:
+        """Log a refusal that is news, and return what to tell the Pods that it is the answer for.
+
+        Args:
+            decision: with the outcome of every candidate.
+            reason: the leading reason.
+            others: the nodes with cards that are no candidates, and why.
+        """
+        self.on_decision("refused", reason)
+        self._log_refusal(decision, reason, news=True)
+        return self._account(decision, reason, what="nodes", others=others)
+
+    def waits(self, pod: PodRef, reason: WaitReason, message: str) -> None:
+        """A Pod waits, and why; at most once a minute for the same reason."""
+        if self._recorder.wants(pod, reason):
+            self._recorder.post(pod, reason, message)
+
+    def _account(
+        self,
+        decision: Decision,
+        reason: WaitReason,
+        *,
+        what: str = "candidate nodes",
+        others: Mapping[str, str] | None = None,
+    ) -> str:
+        return pending_message(
             decision,
             _Views(self._ledger, decision.outcomes),
+            what=what,
             name_tenants=self._settings.events.nameTenants,
-            quota=self._quota(request) if reason is Reason.QUOTA else None,
+            quota=self._quota(decision.request) if reason is Reason.QUOTA else None,
             cluster=self._size(),
-            preemption_note=request.priority > 0,
+            others=others,
+            preemption_note=decision.request.priority > 0,
         )
-        self._recorder.post(request.pod, reason, message)
 
     def invalid(self, invalid: InvalidRequest) -> None:
         """The request can't be read."""
@@ -80,7 +113,7 @@ class Teller:
 
     def bound(self, request: Request, booking: Booking, view: NodeView) -> None:
         """The Pod has its cards."""
-        self._recorder.forget(request.pod.uid, tuple(Reason))
+        self._recorder.forget(request.pod.uid, (*Reason, *NodeReason, *_OF_WAITING))
         self._recorder.post(
             request.pod,
             EventReason.CARDS_ALLOCATED,
@@ -102,7 +135,7 @@ class Teller:
         if self._recorder.wants(pod, EventReason.CLASS_TAKES_OUR_RESOURCE):
             self._recorder.post(pod, EventReason.CLASS_TAKES_OUR_RESOURCE, sentence)
 
-    def _log_refusal(self, decision: Decision, reason: Reason, *, news: bool) -> None:
+    def _log_refusal(self, decision: Decision, reason: WaitReason, *, news: bool) -> None:
         """At debug level every node, every time; else up to 20 nodes when the reason is new."""
         debug = _log.isEnabledFor(logging.DEBUG)
         if not debug and not (news and _log.isEnabledFor(logging.INFO)):

@@ -16,7 +16,12 @@ from cardwise.wire.fields import size_of
 
 Json = dict[str, Any]
 
+GONE = "the Pod is gone"
+DELETED = "the Pod is being deleted"
 CHANGED = "the Pod was changed meanwhile"
+OPENED = "the Pod's gate is gone"
+LATE = (GONE, DELETED, CHANGED, OPENED)
+"""Why a write had no effect: the Pod is not any more as it was decided on."""
 
 
 class Write(Protocol):
@@ -69,7 +74,7 @@ class BindingWrite:
 
     def over(self, found: Json) -> str:
         """The API server binds no Pod that is being deleted, not later either."""
-        return "the Pod is being deleted" if pods.is_terminating(found) else ""
+        return DELETED if pods.is_terminating(found) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,4 +116,4 @@ class PinWrite:
         """It is for one version of the Pod: after any change it is refused, however late."""
         if pods.resource_version(found) != self.body["metadata"]["resourceVersion"]:
             return CHANGED
-        return "" if GATE in pins.gates_of(found) else "the Pod's gate is gone"
+        return "" if GATE in pins.gates_of(found) else OPENED

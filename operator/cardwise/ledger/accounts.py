@@ -90,6 +90,10 @@ class Accounts:
         """Every node with a GPUNode, sorted."""
         return sorted(name for name, account in self._nodes.items() if account.report is not None)
 
+    def node_names(self) -> list[str]:
+        """Every node that has or offers cards, or has tenants; in no order."""
+        return list(self._nodes)
+
     def views(self, names: Iterable[str]) -> Iterator[NodeView]:
         """The nodes of these names as a decision sees them; one nobody knows has no cards."""
         nodes = self._nodes

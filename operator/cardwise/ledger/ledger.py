@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from cardwise.ledger.accounts import Accounts
 from cardwise.ledger.pods import PodEntry, Repair, Sighting, Stage
 from cardwise.model import Booking, PodRef, Request
-from cardwise.names import Reason
+from cardwise.names import WaitReason
 
 HOLD_SECONDS = 15 * 60
 """A hold that kube-scheduler never came back for is given up after this long."""
@@ -35,7 +35,7 @@ class Ledger(Accounts):
         """Every Pod that is known."""
         return self._pods.values()
 
-    def wait(self, pod: PodRef, request: Request | None, reason: Reason, now: float) -> bool:
+    def wait(self, pod: PodRef, request: Request | None, reason: WaitReason, now: float) -> bool:
         """A Pod was refused; True when it did not wait for the same reason before."""
         entry = self._pods.get(pod.uid)
         if entry is None:

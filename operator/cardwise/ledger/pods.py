@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cardwise.model import Booking, PodRef, Request
-from cardwise.names import Reason
+from cardwise.names import WaitReason
 
 
 class Stage(Enum):
@@ -21,7 +21,7 @@ class Stage(Enum):
     BINDING = "binding"
     """The Binding was sent; until the outcome is known the cards are taken."""
     BOOKED = "booked"
-    """It is bound with its cards."""
+    """It has its cards: bound with them, or pinned to their node."""
 
 
 @dataclass(slots=True)
@@ -36,12 +36,12 @@ class PodEntry:
     """The cards; None while waiting, and for a bound Pod whose allocation can't be read."""
     request: Request | None = None
     """What it asked, where /filter saw it: so that /bind can check its hold or decide anew."""
-    reason: Reason | None = None
+    reason: WaitReason | None = None
     """Why it waits."""
     version: int = 0
     """The newest resourceVersion seen in an event of this UID."""
     node: str | None = None
-    """Where it is bound, held or being bound."""
+    """Where it is placed, held or being bound."""
     seen_bound: bool = False
     """While binding: the watch already showed it bound; ``booking`` is what it showed."""
     seen_cardless: bool = False
@@ -57,7 +57,7 @@ class Sighting:
     pod: PodRef
     version: int
     node: str | None = None
-    """Where it is bound; None while it is not."""
+    """Where it is placed: bound, or pinned; None while it is not."""
     booking: Booking | None = None
     unreadable: str | None = None
     """Why its allocation annotation can't be read."""

@@ -18,7 +18,7 @@ from cardwise.model import (
     Request,
     Share,
 )
-from cardwise.names import Reason
+from cardwise.names import NodeReason, Reason
 from cardwise.wire.bounds_told import ClusterSize, QuotaAccount, never_fits, over_quota
 from cardwise.wire.cards_told import CardDetails, shared
 from cardwise.wire.phrases import (
@@ -40,6 +40,7 @@ __all__ = [
     "ask_text",
     "card_lines",
     "pending_message",
+    "reason_of",
     "score_text",
 ]
 
@@ -104,6 +105,22 @@ def pending_message(  # noqa: PLR0913 - each is one thing that the caller may kn
     clauses += [f"{name}: {word}" for name, word in sorted(others.items())[:_NODES_TOLD]]
     parts.append("; ".join(clauses) + ".")
     return fitted(" ".join(parts), tail)
+
+
+def reason_of(decision: Decision, others: Mapping[str, NodeReason]) -> Reason | NodeReason:
+    """The word for a Pod that fits nowhere: the leading reason of the candidates.
+
+    Where no node with cards was a candidate, the word of most of those that were none.
+
+    Args:
+        decision: one that chose no node.
+        others: the nodes with cards that are no candidates, and why.
+    """
+    nobody = decision.reason in (None, Reason.NODE_HAS_NO_CARDS)
+    if nobody and others:
+        counts = Counter(others.values())
+        return min(counts, key=lambda word: (-counts[word], word))
+    return decision.reason or Reason.NODE_HAS_NO_CARDS
 
 
 def allocated_message(request: Request, booking: Booking, view: NodeView | None) -> str:

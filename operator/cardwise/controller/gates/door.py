@@ -1,0 +1,311 @@
+"""The door of gates: whoever waits behind our gate is decided as soon as there is room.
+
+No clock drives it. A Pod that comes, room that grows, and a pin that ends are the only things after
+which another answer is possible, and each of them is told here in the same step.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from cardwise.controller.clock import Clock
+from cardwise.controller.decider import Decider
+from cardwise.controller.gate import Gate
+from cardwise.controller.gates.gangs import Gang, Gangs, gang_of
+from cardwise.controller.gates.pinner import Pinner
+from cardwise.controller.gates.queue import Group, Queue, Rank
+from cardwise.controller.gates.surroundings import Surroundings
+from cardwise.controller.gates.waiting import Waiting, is_ours, read
+from cardwise.controller.teller import Teller
+from cardwise.ledger import Ledger
+from cardwise.model import Booking
+from cardwise.names import GANG_SIZE, EventReason, Reason, WaitReason
+from cardwise.noderules import NodeBook
+from cardwise.settings import Settings
+from cardwise.wire import pods
+from cardwise.wire.account import reason_of
+from cardwise.wire.phrases import fitted
+
+_CLOSED_SECONDS = 0.5
+"""Between two looks at the gate while this replica may not act."""
+_TELL_SECONDS, _TOLD_SECONDS = 60.0, 1200.0
+"""An event is kept for an hour by default: whoever waits longer is told of again."""
+_AT_A_TIME = 20
+"""Decisions between two breaths of the loop."""
+_GANG_SECONDS = 5.0
+"""How long nobody else is decided while a gang's pins are under way: the room of one that has to be
+read again must not go to another."""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why a Pod has to wait."""
+
+    reason: WaitReason
+    message: str
+
+
+class GatesDoor:
+    """Takes Pods from the watch to their pins."""
+
+    def __init__(  # noqa: PLR0913 - wiring: each collaborator once
+        self,
+        *,
+        ledger: Ledger,
+        book: NodeBook,
+        surroundings: Surroundings,
+        decider: Decider,
+        teller: Teller,
+        gate: Gate,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        self._ledger = ledger
+        self._book = book
+        self._surroundings = surroundings
+        self._decider = decider
+        self._teller = teller
+        self._gate = gate
+        self._settings = settings
+        self._clock = clock
+        self._queue = Queue()
+        self._gangs = Gangs()
+        self._due = asyncio.Event()
+        self._told: dict[str, float] = {}
+        """By UID: monotonic seconds when its Pod was last told why it waits."""
+        self._barrier: Rank | None = None
+        """In strict order: nobody behind this place is decided before room grows."""
+        self._gang_pins: dict[str, float] = {}
+        """By UID: until when nobody else is decided for this Pod's sake (monotonic seconds)."""
+        self.pinner: Pinner
+        """Set by whoever puts the two together."""
+
+    # What is seen ---------------------------------------------------------------------------------
+
+    def waits(self, pod: Json) -> None:
+        """A Pod is not placed."""
+        uid = pods.pod_ref(pod).uid
+        if not is_ours(pod):
+            self._drop(uid)
+            return
+        if self.pinner.is_under_way(uid):
+            return  # if this is news, the pin comes to nothing, and the Pod is read again
+        waiting = read(pod, self._settings)
+        if isinstance(waiting, Waiting):
+            known = self._queue.get(uid)
+            if not self.pinner.is_put_off(waiting) and (
+                known is None or known.version != waiting.version
+            ):
+                self.returned(waiting)
+            return
+        self._drop(uid)
+        if waiting is None:
+            self.pinner.open(pod)  # it asks for no card, and need not wait for any
+        else:
+            now = self._clock.monotonic()
+            self._ledger.wait(waiting.pod, None, Reason.INVALID_REQUEST, now)
+            self._teller.invalid(waiting)
+
+    def placed(self, pod: Json) -> None:
+        """A Pod is placed, by whomever."""
+        uid = pods.pod_ref(pod).uid
+        self._drop(uid)
+        if (gang := gang_of(pod)) is not None:
+            self._gangs.placed(gang, uid)
+        self.look()
+
+    def gone(self, uid: str) -> None:
+        """A Pod ended."""
+        self._drop(uid)
+        self._gangs.gone(uid)
+        self.look()
+
+    def returned(self, waiting: Waiting) -> None:
+        """A Pod waits, or waits again."""
+        uid = waiting.pod.uid
+        self._book.release(uid)
+        self._gangs.gone(uid)
+        group = self._queue.put(waiting, self._surroundings.kind(waiting))
+        if waiting.gang is not None:
+            group.begun = self._gangs.is_begun(waiting.gang.key)
+            self._queue.open(group)
+        if group.closed and group.reason is not None:
+            self._tell(waiting, group.reason, group.message)
+        self._due.set()
+        self.look()
+
+    def look(self) -> None:
+        """Look whether nodes have more room than before."""
+        if self._book.grew:
+            self.grew()
+
+    def grew(self) -> None:
+        """Room grew somewhere: everybody is asked again."""
+        self._book.grew = False
+        self._barrier = None
+        self._queue.reopen()
+        self._due.set()
+
+    def pin_ended(self, uid: str) -> None:
+        """A pin came to its end, whatever that was."""
+        self._gang_pins.pop(uid, None)
+        self._due.set()
+
+    # What is done ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Decide until cancelled."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            await self._decide_all()
+
+    async def tell_again(self) -> None:
+        """Tell again, now and then, of Pods that wait for long, until cancelled."""
+        while True:
+            await asyncio.sleep(_TELL_SECONDS)
+            late = self._clock.monotonic() - _TOLD_SECONDS
+            for group in list(self._queue):
+                for waiting in list(group):
+                    if group.reason is not None and self._told.get(waiting.pod.uid, late) <= late:
+                        self._tell(waiting, group.reason, group.message)
+                await asyncio.sleep(0)
+
+    async def _decide_all(self) -> None:
+        """Ask for whoever is next, until nobody is left that could get another answer."""
+        decided = 0
+        while (group := self._queue.first()) is not None:
+            if self._gate.refusal():
+                self._look_again(_CLOSED_SECONDS)
+                return
+            if self.pinner.is_full or self._is_kept_back(group):
+                return  # a pin that ends sets it going again, or room that grows
+            if not self._place(group) and self._settings.gates.strictOrder:
+                self._barrier = group.rank
+            decided += 1
+            if decided % _AT_A_TIME == 0:
+                await asyncio.sleep(0)
+
+    def _is_kept_back(self, group: Group) -> bool:
+        """Whether others must be served, or be settled, before this group."""
+        if self._barrier is not None and group.rank > self._barrier:
+            return True
+        if self._gang_pins and not group.begun:
+            wait = max(self._gang_pins.values()) - self._clock.monotonic()
+            if wait > 0:
+                self._look_again(wait)
+                return True
+        return False
+
+    def _look_again(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._due.set)
+
+    def _place(self, group: Group) -> bool:
+        """Decide for a group's next Pod, or for all of a gang; False when it has to wait."""
+        first = group.first
+        if first.gang is not None and not self._gangs.is_begun(first.gang.key):
+            return self._place_gang(group, first.gang)
+        if self._surroundings.kind(first) != group.kind:
+            # Others came or went that want no such Pod near them, or its volumes changed.
+            for waiting in list(group):
+                self._queue.put(waiting, self._surroundings.kind(waiting))
+            return True
+        booking = self._hold(first)
+        if isinstance(booking, _Refusal):
+            self._close(group, booking)
+            return False
+        self._pin(first, booking)
+        return True
+
+    def _place_gang(self, group: Group, gang: Gang) -> bool:
+        """Decide for a gang that has not begun: all its Pods, or none."""
+        members = list(group)
+        size = self._gangs.size(members, gang)
+        if size is None:
+            self.pinner.ask_size(gang.key)
+            self._close(group, _Refusal(EventReason.GANG_INCOMPLETE, _SIZE_UNKNOWN.format(gang)))
+            return False
+        if len(members) < size:
+            told = f"Gang {gang}: {len(members)} of its {size} Pods are here; none is placed before"
+            self._close(group, _Refusal(EventReason.GANG_INCOMPLETE, f"{told} all are."))
+            return False
+        grew = self._ledger.grew, self._book.grew
+        held: list[tuple[Waiting, Booking]] = []
+        for waiting in members[:size]:
+            booking = self._hold(waiting)
+            if isinstance(booking, _Refusal):
+                told = f"Gang {gang}: {len(held)} of {size} Pods would fit. {booking.message}"
+                self._let_go(held)
+                self._ledger.grew, self._book.grew = grew  # nothing was given back
+                self._close(group, _Refusal(booking.reason, fitted(told)))
+                return False
+            held.append((waiting, booking))
+        until = self._clock.monotonic() + _GANG_SECONDS
+        for waiting, booking in held:
+            self._gang_pins[waiting.pod.uid] = until
+            self._pin(waiting, booking)
+        return True
+
+    def _let_go(self, held: list[tuple[Waiting, Booking]]) -> None:
+        for waiting, _ in held:
+            self._ledger.drop_hold(waiting.pod.uid, self._clock.monotonic())
+            self._book.release(waiting.pod.uid)
+
+    def _hold(self, waiting: Waiting) -> Booking | _Refusal:
+        """Decide, and hold cards and room for a Pod; or say why not."""
+        candidates = self._surroundings.candidates(waiting)
+        if candidates.unchecked:
+            return _Refusal(
+                EventReason.NEEDS_EXTENDER_DOOR, _NEEDS_EXTENDER.format(candidates.unchecked)
+            )
+        if candidates.waits_for:
+            told = f"It waits for {candidates.waits_for}."
+            return _Refusal(EventReason.VOLUME_NOT_READY, told)
+        decision = self._decider.decide_and_hold(waiting.request, candidates.names)
+        self._teller.unknown_policies(waiting.request)
+        if decision.node is None or decision.booking is None:
+            others = self._surroundings.telling(candidates)
+            reason = reason_of(decision, others)
+            return _Refusal(reason, self._teller.account(decision, reason, others))
+        self._book.take(waiting.pod.uid, decision.node, waiting.needs)
+        self._teller.chosen(decision, self._ledger.view(decision.node))
+        return decision.booking
+
+    def _pin(self, waiting: Waiting, booking: Booking) -> None:
+        uid = waiting.pod.uid
+        self._drop(uid)
+        if waiting.gang is not None:
+            self._gangs.placed(waiting.gang, uid)
+        self.pinner.begin(waiting, booking)
+
+    def _close(self, group: Group, refusal: _Refusal) -> None:
+        """A group has to wait. All are told where the reason is new, else the first again."""
+        news = group.reason is not refusal.reason
+        group.closed, group.reason, group.message = True, refusal.reason, refusal.message
+        for waiting in list(group) if news else [group.first]:
+            self._tell(waiting, refusal.reason, refusal.message)
+
+    def _tell(self, waiting: Waiting, reason: WaitReason, message: str) -> None:
+        now = self._clock.monotonic()
+        self._told[waiting.pod.uid] = now
+        self._ledger.wait(waiting.pod, waiting.request, reason, now)
+        self._teller.waits(waiting.pod, reason, message)
+
+    def _drop(self, uid: str) -> None:
+        """A Pod is not in the queue any more."""
+        self._told.pop(uid, None)
+        self.pinner.forget(uid)
+        if self._queue.drop(uid) is not None and self._barrier is not None:
+            self.grew()  # it may have been the one that kept others back
+
+
+_SIZE_UNKNOWN = (
+    "Gang {}: nobody says how many Pods it has. Write "
+    f'{GANG_SIZE}: "8", say, on each of its Pods, or make the PodGroup of its name.'
+)
+_NEEDS_EXTENDER = (
+    "{} is judged by kube-scheduler alone, so this Pod can't be decided before it is queued. "
+    "Leave the field out, or have the extender door installed, too, and make the Pod anew."
+)

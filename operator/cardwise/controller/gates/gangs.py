@@ -1,0 +1,94 @@
+"""Gangs: Pods that are decided together, all or none.
+
+A gang is named by the label of the coscheduling plugin or by an annotation of ours; its size stands
+on the Pods, or in the PodGroup of that name.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cardwise.names import GANG, GANG_SIZE, POD_GROUP_LABEL
+from cardwise.wire.fields import annotations_of, at, text
+from cardwise.wire.pods import pod_ref
+
+MOST_PODS = 10_000
+"""Of one gang: a larger number is a mistake."""
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """The gang of a Pod, as the Pod says."""
+
+    key: Key
+    size: int | None
+    """How many Pods it has at least; None: its PodGroup says, if there is one."""
+
+    def __str__(self) -> str:
+        return self.key[1]
+
+
+def gang_of(pod: dict[str, Any]) -> Gang | None:
+    """The gang that a Pod says it is one of; None for a Pod on its own."""
+    annotations = annotations_of(pod)
+    name = annotations.get(GANG, "").strip() or text(at(pod, "metadata", "labels", POD_GROUP_LABEL))
+    if not name:
+        return None
+    return Gang((pod_ref(pod).namespace, name), _size(annotations.get(GANG_SIZE, "")))
+
+
+def _size(written: str) -> int | None:
+    digits = written.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 6):
+        return None
+    size = int(digits)
+    return size if 1 <= size <= MOST_PODS else None
+
+
+class HasGang(Protocol):
+    """Whoever may be one of a gang."""
+
+    @property
+    def gang(self) -> Gang | None:
+        """Its gang."""
+        ...
+
+
+class Gangs:
+    """What is known of every gang that has a Pod: its placed Pods, and its size."""
+
+    def __init__(self) -> None:
+        self._placed: dict[Key, set[str]] = {}
+        self._of: dict[str, Key] = {}
+        self.sizes: dict[Key, int | None] = {}
+        """As the gang's PodGroup says; None: there is none, or it does not say."""
+
+    def placed(self, gang: Gang, uid: str) -> None:
+        """One of its Pods is placed."""
+        self._placed.setdefault(gang.key, set()).add(uid)
+        self._of[uid] = gang.key
+
+    def gone(self, uid: str) -> None:
+        """A Pod ended."""
+        key = self._of.pop(uid, None)
+        if key is not None:
+            self._placed[key].discard(uid)
+            if not self._placed[key]:
+                del self._placed[key]
+                self.sizes.pop(key, None)
+
+    def size(self, members: Iterable["HasGang"], gang: Gang) -> int | None:
+        """How many Pods a gang has at least: the largest number that is said of it anywhere.
+
+        None: nobody says.
+        """
+        said = [member.gang.size for member in members if member.gang and member.gang.size]
+        group = self.sizes.get(gang.key)
+        return max([*said, *([group] if group else [])], default=None)
+
+    def is_begun(self, key: Key) -> bool:
+        """Whether a Pod of it is placed: it was complete once, so the rest joins one by one."""
+        return key in self._placed

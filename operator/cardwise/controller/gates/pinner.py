@@ -1,0 +1,175 @@
+"""Give decided Pods their cards, several at a time, and bring back those whose pin came to nothing.
+
+A pin is for one version of its Pod. Where somebody changed the Pod meanwhile it is read again and
+decided again; where the API server refuses the pin itself, it is tried again later and later.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cardwise.controller.binder import Binder
+from cardwise.controller.clock import Clock
+from cardwise.controller.gate import Gate
+from cardwise.controller.gates.waiting import Waiting
+from cardwise.controller.metrics import Metrics
+from cardwise.controller.teller import Teller
+from cardwise.controller.writes import LATE, PinWrite
+from cardwise.errors import ApiError
+from cardwise.ledger import Ledger
+from cardwise.model import Booking
+from cardwise.ports import Cluster
+
+_log = logging.getLogger(__name__)
+
+AT_ONCE = 48
+"""Pins under way: enough to keep an API server busy, fewer than the client's connections."""
+_FIRST_SECONDS, _LONGEST_SECONDS = 1.0, 60.0
+"""Before a Pod whose pin was refused is tried again; twice as long each time."""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Later:
+    """A Pod that is tried again later."""
+
+    version: str
+    timer: asyncio.TimerHandle
+
+
+class Pinner:
+    """Sends pins for Pods that are held."""
+
+    def __init__(  # noqa: PLR0913 - wiring: each collaborator once
+        self,
+        *,
+        ledger: Ledger,
+        cluster: Cluster,
+        binder: Binder,
+        teller: Teller,
+        gate: Gate,
+        clock: Clock,
+        metrics: Metrics,
+        returned: Callable[[Waiting], None],
+        changed: Callable[[Json], None],
+        ended: Callable[[], None],
+    ) -> None:
+        """Make it.
+
+        Args:
+            ledger: where a hold is given back that is not pinned after all.
+            cluster: where a changed Pod is read again.
+            binder: sends, and finds out what became of it.
+            teller: tells what came of it.
+            gate: asked again right before the sending.
+            clock: for the time in the annotations.
+            metrics: counts.
+            returned: called with a Pod that waits again as it was.
+            changed: called with a Pod that was read again.
+            ended: called after each pin, whatever became of it.
+        """
+        self._ledger = ledger
+        self._cluster = cluster
+        self._binder = binder
+        self._teller = teller
+        self._gate = gate
+        self._clock = clock
+        self._metrics = metrics
+        self._returned = returned
+        self._changed = changed
+        self._ended = ended
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._later: dict[str, _Later] = {}
+        self._tries: dict[str, int] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more pins should be begun now."""
+        return len(self._under_way) >= AT_ONCE
+
+    def is_under_way(self, uid: str) -> bool:
+        """Whether the Pod's pin was begun and has not ended."""
+        return uid in self._under_way
+
+    def is_put_off(self, waiting: Waiting) -> bool:
+        """Whether this very version of the Pod is to be tried again later; another is not."""
+        later = self._later.get(waiting.pod.uid)
+        if later is None:
+            return False
+        if later.version == waiting.version:
+            return True
+        self._later.pop(waiting.pod.uid).timer.cancel()
+        return False
+
+    def forget(self, uid: str) -> None:
+        """The Pod ended: it is not tried again."""
+        self._tries.pop(uid, None)
+        if (later := self._later.pop(uid, None)) is not None:
+            later.timer.cancel()
+
+    def begin(self, waiting: Waiting, booking: Booking) -> None:
+        """Pin a Pod that is held with these cards; returns at once."""
+        uid = waiting.pod.uid
+        task = asyncio.create_task(self._run(waiting, booking, self._gate.term))
+        self._under_way[uid] = task
+        task.add_done_callback(lambda _: self._done(uid))
+
+    async def stop(self) -> None:
+        """Wait for what has begun; nothing new is sent, because the gate is closed."""
+        for later in self._later.values():
+            later.timer.cancel()
+        if self._under_way:
+            await asyncio.wait(self._under_way.values())
+
+    def _done(self, uid: str) -> None:
+        self._under_way.pop(uid, None)
+        self._ended()
+
+    async def _run(self, waiting: Waiting, booking: Booking, term: int) -> None:
+        uid, request = waiting.pod.uid, waiting.request
+        if self._gate.refusal() or self._gate.term != term:
+            # Nothing was sent, and the cards may be another replica's to give.
+            self._ledger.drop_hold(uid, self._clock.monotonic())
+            self._returned(waiting)
+            return
+        now = int(self._clock.unix())
+        write = PinWrite.of(request, booking, now, waiting.version, waiting.terms)
+        with self._metrics.timed("pin") as timer:
+            error = await self._binder.place(request, booking, write, patience=None)
+            timer.result = "error" if error else "ok"
+        if not error:
+            self._tries.pop(uid, None)
+            self._teller.bound(request, booking, self._ledger.view(booking.node))
+        elif error in LATE:
+            await self._read_again(waiting)
+        else:
+            self._teller.not_bound(request.pod, error)
+            self._try_later(waiting)
+
+    async def _read_again(self, waiting: Waiting) -> None:
+        """Somebody changed the Pod, or it is gone: its newest state is what counts."""
+        pod = waiting.pod
+        try:
+            found = await self._cluster.pod(pod.namespace, pod.name)
+        except ApiError as error:
+            _log.info("Pod %s can't be read again yet: %s", pod, error)
+            self._try_later(waiting)
+            return
+        if found is not None:
+            self._under_way.pop(pod.uid, None)
+            self._changed(found)
+
+    def _try_later(self, waiting: Waiting) -> None:
+        uid = waiting.pod.uid
+        tries = self._tries[uid] = self._tries.get(uid, 0) + 1
+        seconds = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2 ** (tries - 1))
+
+        def again() -> None:
+            del self._later[uid]
+            self._returned(waiting)
+
+        timer = asyncio.get_running_loop().call_later(seconds, again)
+        self._later[uid] = _Later(waiting.version, timer)
