@@ -12,7 +12,6 @@ from typing import Any
 
 from cardwise.admission import admit, unknown_policies
 from cardwise.cli.documents import Document
-from cardwise.cli.nodefit import Needs, Rooms
 from cardwise.cli.placements import Placement, Simulation, shortened
 from cardwise.engine.decide import Memo, decide
 from cardwise.errors import BadAllocation, BadDocument, BadGPUNode
@@ -31,6 +30,7 @@ from cardwise.names import (
     TAKEN_OVER_SCHEDULERS,
     Reason,
 )
+from cardwise.noderules import Needs, NodeBook
 from cardwise.settings import Settings
 from cardwise.wire.account import ClusterSize, QuotaAccount, pending_message
 from cardwise.wire.fields import at, quoted, text
@@ -79,9 +79,8 @@ class _Cluster:
         self._settings = settings
         self._ledger = Ledger()
         self._memo = Memo()
-        self._nodes: dict[str, dict[str, Any]] = {}
-        self._rooms = Rooms({})
-        self._bound: list[tuple[str, Needs]] = []
+        # Documents tell of nodes as far as their writer cared to.
+        self._node_book = NodeBook(untold_is_no_bound=True)
         self._bounds: dict[str, list[QuotaBound]] = {}
         self._names: dict[str, None] = {}
         self._size = ClusterSize(largest_card_mib=0, most_cards=0)
@@ -107,12 +106,9 @@ class _Cluster:
         return True
 
     def complete(self) -> None:
-        """Put the quotas into force, and the bound Pods onto their nodes: all are known now."""
-        self._rooms = Rooms(self._nodes)
+        """Put the quotas into force: all are known now."""
         for namespace, bounds in self._bounds.items():
             self._ledger.set_bound(namespace, merge(bounds))
-        for node, needs in self._bound:
-            self._rooms.take(node, needs)
 
     def _take_gpunode(self, document: Document, body: dict[str, Any]) -> None:
         try:
@@ -125,7 +121,7 @@ class _Cluster:
 
     def _take_node(self, name: str, body: dict[str, Any]) -> None:
         self._names[name] = None
-        self._nodes[name] = body
+        self._node_book.apply_node(body)
         self._ledger.apply_node(
             name, offers_cards=offers_cards(body), cordoned=cordoned_by_annotation(body)
         )
@@ -137,8 +133,8 @@ class _Cluster:
         node = bound_node(body)
         if node is None:
             return False
-        self._bound.append((node, Needs(body)))
         ref = _ref(document)
+        self._node_book.take(ref.uid, node, Needs(body))
         try:
             booking = booking_of(body, init_shrink=self._settings.scheduling.initShrink)
         except BadAllocation as error:
@@ -179,7 +175,8 @@ class _Cluster:
         return self._placed(replace(request, pod=ref), Needs(pod), warnings)
 
     def _placed(self, request: Request, needs: Needs, warnings: tuple[str, ...]) -> Placement:
-        unfit = {name: word.value for name, word in self._rooms.refusals(needs).items()}
+        refusals = self._node_book.refusals(needs, self._names)
+        unfit = {name: word.value for name, word in refusals.items()}
         views = {view.name: view for view in self._ledger.views(self._names)}
         candidates = [view for name, view in views.items() if name not in unfit]
         namespace = request.pod.namespace
@@ -223,7 +220,7 @@ class _Cluster:
             return
         sighting = Sighting(pod=decision.request.pod, version=0, node=node, booking=booking)
         self._ledger.see(sighting, _NO_TIME)
-        self._rooms.take(node, needs)
+        self._node_book.take(decision.request.pod.uid, node, needs)
 
     def _note(self, document: Document, what: str) -> None:
         self.notes.append(f"{document.where}: {document.title}: {what}")

@@ -1,15 +1,13 @@
 """What kube-scheduler would refuse a node for: one table a rule."""
 
-from decimal import Decimal
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import build
 import hostile
-from cardwise.cli.amounts import Amounts, amount, asked_by
-from cardwise.cli.nodefit import Needs, NodeReason, NodeRoom
+from cardwise.names import NodeReason
+from cardwise.noderules import Needs, NodeBook
 
 
 def taint(key="gpu", value="yes", effect="NoSchedule"):
@@ -39,7 +37,9 @@ def where(key, operator, *values):
 
 
 def refusal(pod_json, **node):
-    return NodeRoom(build.node_object("n1", **node)).refusal(Needs(pod_json))
+    book = NodeBook()
+    book.apply_node(build.node_object("n1", **node))
+    return book.refusal(Needs(pod_json), "n1")
 
 
 # Cordon and taints --------------------------------------------------------------------------------
@@ -214,84 +214,9 @@ def test_node_selector_and_required_affinity(pod_json, want) -> None:
     ],
 )
 def test_room_is_what_is_allocatable_less_what_is_taken(taken, asked, want) -> None:
-    room = NodeRoom(build.node_object(cpu="8", memory="32Gi", pods="2"))
-    for requests in taken:
-        room.take(Needs(pod(requests=requests)))
+    book = NodeBook()
+    book.apply_node(build.node_object("n1", cpu="8", memory="32Gi", pods="2"))
+    for number, requests in enumerate(taken):
+        book.take(f"uid-{number}", "n1", Needs(pod(requests=requests)))
 
-    assert room.refusal(Needs(pod(requests=asked))) is want
-
-
-def test_what_a_node_does_not_tell_is_no_bound() -> None:
-    room = NodeRoom({"metadata": {"name": "n1"}})
-
-    assert room.refusal(Needs(pod(requests={"cpu": "1000", "memory": "1Pi"}))) is None
-
-
-def cpu(value, sidecar=False):
-    return build.container("i", requests={"cpu": value}, sidecar=sidecar)
-
-
-@pytest.mark.parametrize(
-    ("pod_json", "want"),
-    [
-        pytest.param(pod(requests={"cpu": "1", "memory": "1Ki"}), (1, 1024), id="requests"),
-        pytest.param(pod(limits={"cpu": "2"}), (2, 0), id="a limit alone is a request"),
-        pytest.param(pod(requests={"cpu": "1"}, limits={"cpu": "2"}), (1, 0), id="requests win"),
-        pytest.param(pod(requests={"cpu": "1"}, init=[cpu("3")]), (3, 0), id="an init container"),
-        pytest.param(pod(requests={"cpu": "3"}, init=[cpu("1")]), (3, 0), id="a smaller one"),
-        pytest.param(
-            pod(requests={"cpu": "1"}, init=[cpu("2", sidecar=True), cpu("4")]),
-            (6, 0),
-            id="an init container beside a sidecar",
-        ),
-        pytest.param(
-            pod(requests={"cpu": "1"}, init=[cpu("4"), cpu("2", sidecar=True)]),
-            (4, 0),
-            id="an init container before a sidecar",
-        ),
-        pytest.param(
-            pod(requests={"cpu": "1"}, overhead={"cpu": "500m"}),
-            (Decimal("1.5"), 0),
-            id="the overhead of its runtime class",
-        ),
-        pytest.param(
-            pod(requests={"cpu": "1", "memory": "1"}, resources={"requests": {"cpu": "5"}}),
-            (5, 1),
-            id="resources of the Pod as a whole",
-        ),
-        pytest.param(pod(requests={"cpu": "much"}), (0, 0), id="what is no quantity"),
-    ],
-)
-def test_what_a_pod_asks_of_its_node(pod_json, want) -> None:
-    assert asked_by(pod_json) == Amounts(*map(Decimal, want))
-
-
-@pytest.mark.parametrize(
-    ("value", "want"),
-    [
-        ("1", 1), ("100m", "0.1"), ("1.5", "1.5"), ("2Gi", 2**31), ("1k", 1000), ("1e3", 1000),
-        ("1E3", 1000), ("1E", 10**18), (2, 2), (0.5, "0.5"), (".5", "0.5"), ("0", 0),
-        ("-1", None), ("", None), ("Gi", None), ("1KiB", None), (True, None), (None, None),
-        ([], None), (float("nan"), None), ("1e999", "1e999"), ("1e1000", None), (" 1", None),
-    ],
-)  # fmt: skip
-def test_quantities_of_cpu_and_memory(value, want) -> None:
-    assert amount(value) == (None if want is None else Decimal(want))
-
-
-# Rules --------------------------------------------------------------------------------------------
-
-WHOLE_POD = affinity(where("zone", "In", "b"))
-WHOLE_POD["spec"] |= {"tolerations": [taint()], "nodeSelector": {"a": "b"}, "overhead": {"cpu": 1}}
-WHOLE_NODE = build.node_object(taints=[taint()], labels=LABELS, unschedulable=True)
-
-
-@given(
-    hostile.spoilt(st.just(WHOLE_POD)).filter(lambda value: isinstance(value, dict)),
-    hostile.spoilt(st.just(WHOLE_NODE)).filter(lambda value: isinstance(value, dict)),
-)
-def test_spoilt_objects_are_judged_without_a_traceback(pod_json, node) -> None:
-    room, needs = NodeRoom(node), Needs(pod_json)
-    room.take(needs)
-
-    assert room.refusal(needs) in (None, *NodeReason)
+    assert book.refusal(Needs(pod(requests=asked)), "n1") is want

@@ -1,0 +1,11 @@
+"""kube-scheduler's rules about nodes, for Pods that are given their node before it sees them.
+
+Pure: from the JSON of Pods, Nodes, claims, volumes and classes to a word per node. What stays
+kube-scheduler's alone (`unchecked`, and what `Volumes.judge` calls so) is named, never guessed.
+"""
+
+from cardwise.noderules.book import NodeBook
+from cardwise.noderules.needs import Needs, unchecked
+from cardwise.noderules.volumes import ANYWHERE, Judged, Reach, Volumes
+
+__all__ = ["ANYWHERE", "Judged", "Needs", "NodeBook", "Reach", "Volumes", "unchecked"]
