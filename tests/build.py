@@ -102,10 +102,18 @@ def pod(
     uid: str | None = None,
     resource_version: str = "1",
     terminating: bool = False,
+    gates: Sequence[str] = (),
+    pod_priority: int | None = None,
+    created: str | None = None,
+    owner: str | None = None,
+    spec: Mapping[str, Any] | None = None,
 ) -> Json:
     """A Pod with one container ``app``, or with the ``containers`` given.
 
     Args:
+        gates: the names of the scheduling gates that it waits behind.
+        owner: the UID of the ReplicaSet that controls it.
+        spec: more fields of the spec.
         node: bound there; the phase is then Running unless ``phase`` says otherwise.
         allocated: the allocation text; ``exclusive_held`` the mark of an exclusive Pod's booking.
         init_exits: the status of init containers: name to exit code, None while it runs.
@@ -138,7 +146,14 @@ def pod(
     metadata["annotations"].update(annotations or {})
     if terminating:
         metadata["deletionTimestamp"] = REPORTED_AT
-    spec: Json = {"schedulerName": scheduler, "containers": list(containers)}
+    if created is not None:
+        metadata["creationTimestamp"] = created
+    if owner is not None:
+        metadata["ownerReferences"] = [
+            {"kind": "ReplicaSet", "name": "owner", "uid": owner, "controller": True}
+        ]
+    more = {**_queued(gates, pod_priority), **(spec or {})}
+    spec = {"schedulerName": scheduler, "containers": list(containers), **more}
     if init is not None:
         spec["initContainers"] = list(init)
     if node is not None:
@@ -159,6 +174,16 @@ def pod(
         "spec": spec,
         "status": status,
     }
+
+
+def _queued(gates: Sequence[str], priority: int | None) -> Json:
+    """What of a spec decides when the Pod is scheduled."""
+    spec: Json = {}
+    if gates:
+        spec["schedulingGates"] = [{"name": gate} for gate in gates]
+    if priority is not None:
+        spec["priority"] = priority
+    return spec
 
 
 def allocation(*cards: str, mib: int = 1000, cores: int = 0) -> str:

@@ -7,6 +7,7 @@ time pass. ``running`` starts the background tasks, as the process would.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
 from cardwise.controller.app import Controller, Election
@@ -18,6 +19,11 @@ from cardwise.wire import extender
 from fakes.cluster import Change, FakeCluster
 
 Json = dict[str, Any]
+_KINDS = {
+    "claim": "PersistentVolumeClaim",
+    "volume": "PersistentVolume",
+    "class": "StorageClass",
+}
 UNIX = 1_780_000_000.0
 """Seconds since 1970 when the loop's clock shows 0."""
 OWN = PodRef("cardwise-system", "cardwise-scheduler-0", "uid-own")
@@ -113,15 +119,15 @@ class World:
             "GPUNode": self.mirror.see_gpunode,
             "Node": self.mirror.see_node,
             "ResourceQuota": self.mirror.see_quota,
-        }[change.kind]
-        take(change.object, deleted=change.type == "DELETED")
+            **{_KINDS[kind.name]: partial(self.mirror.see, kind) for kind in self.mirror.kinds},
+        }.get(change.kind)
+        if take is not None:
+            take(change.object, deleted=change.type == "DELETED")
 
     def deliver(self) -> None:
         """Everything the watch has not shown yet, in order."""
         while self.cluster.changes:
-            change = self.cluster.changes.popleft()
-            if change.kind not in ("Event", "DeviceClass"):
-                self.show(change)
+            self.show(self.cluster.changes.popleft())
 
     # What came of it ------------------------------------------------------------------------------
 

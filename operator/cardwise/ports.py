@@ -119,6 +119,22 @@ class Cluster(Protocol):
         """Every ResourceQuota, in chunks."""
         ...
 
+    def claims(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every PersistentVolumeClaim, in chunks."""
+        ...
+
+    def volumes(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every PersistentVolume, in chunks."""
+        ...
+
+    def storage_classes(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every StorageClass, in chunks."""
+        ...
+
+    async def pod_group(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """One PodGroup of the coscheduling plugin; None where there is none, or no such kind."""
+        ...
+
     async def device_classes(self) -> list[dict[str, Any]]:
         """Every DeviceClass; none where the cluster has no such kind."""
         ...

@@ -155,6 +155,27 @@ class FakeCluster:
         """Every ResourceQuota, in chunks."""
         return self._pages("quotas", "ResourceQuota")
 
+    def claims(self) -> AsyncIterator[list[Json]]:
+        """Every PersistentVolumeClaim, in chunks."""
+        return self._pages("claims", "PersistentVolumeClaim")
+
+    def volumes(self) -> AsyncIterator[list[Json]]:
+        """Every PersistentVolume, in chunks."""
+        return self._pages("volumes", "PersistentVolume")
+
+    def storage_classes(self) -> AsyncIterator[list[Json]]:
+        """Every StorageClass, in chunks."""
+        return self._pages("storage_classes", "StorageClass")
+
+    async def pod_group(self, namespace: str, name: str) -> Json | None:
+        """One PodGroup as it is, or None."""
+        return await self._do(
+            "pod_group",
+            (namespace, name),
+            lambda: copied(self.objects["PodGroup"].get((namespace, name))),
+            within=2.0,
+        )
+
     async def device_classes(self) -> list[Json]:
         """Every DeviceClass."""
         return await self._do(

@@ -1,11 +1,8 @@
 """What kube-scheduler would refuse a node for: one table a rule."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import build
-import hostile
 from cardwise.names import NodeReason
 from cardwise.noderules import Needs, NodeBook
 

@@ -18,6 +18,7 @@ from cardwise.controller.classes import Classes
 from cardwise.controller.clock import Clock
 from cardwise.controller.decider import Decider
 from cardwise.controller.gate import Gate
+from cardwise.controller.gates.assembly import Gates
 from cardwise.controller.keeper import CertificateKeeper
 from cardwise.controller.metrics import Metrics
 from cardwise.controller.mirror import Mirror
@@ -32,7 +33,7 @@ from cardwise.kube.client import Client
 from cardwise.kube.cluster import KubeCluster
 from cardwise.ledger import Ledger
 from cardwise.model import PodRef
-from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE
+from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE, Door
 from cardwise.ports import Cluster
 from cardwise.settings import Settings
 
@@ -88,6 +89,7 @@ class Controller:
     watchman: Watchman = field(init=False)
     usage: UsageWriter = field(init=False)
     activity: Activity | None = field(init=False)
+    gates: Gates | None = field(init=False)
 
     def __post_init__(self) -> None:
         tenure = Tenure(self.election.identity, self.clock) if self.election else None
@@ -102,7 +104,12 @@ class Controller:
             unreadable=self.teller.unreadable,
         )
         self.waker = Waker(
-            self.ledger, self.cluster, self.clock, self.gate, lambda: self.mirror.node_names
+            self.ledger,
+            self.cluster,
+            self.clock,
+            self.gate,
+            lambda: self.mirror.node_names,
+            grew=self._grew,
         )
         self.decider = Decider(self.ledger, self.clock)
         self.binder = Binder(self.ledger, self.mirror, self.cluster, self.gate, self.clock)
@@ -137,8 +144,30 @@ class Controller:
             changed=self._look,
             classes=self.classes,
         )
+        self.gates = self._gates() if Door.GATES in self.doors else None
         self.usage = UsageWriter(self.ledger, self.cluster, self.gate)
         self.activity = self._activity(tenure, self.election)
+
+    @property
+    def doors(self) -> set[Door]:
+        """The doors that are installed."""
+        scheduling = self.settings.scheduling
+        return set(Door) if scheduling.bothDoors else {scheduling.door}
+
+    def _gates(self) -> Gates:
+        return Gates(
+            ledger=self.ledger,
+            mirror=self.mirror,
+            cluster=self.cluster,
+            decider=self.decider,
+            binder=self.binder,
+            teller=self.teller,
+            gate=self.gate,
+            settings=self.settings,
+            clock=self.clock,
+            metrics=self.metrics,
+            changed=self._look,
+        )
 
     def _activity(self, tenure: Tenure | None, election: Election | None) -> Activity | None:
         if tenure is None or election is None:
@@ -157,19 +186,30 @@ class Controller:
         """This replica has become active: what the other one left undone is not known."""
         self.waker.begin()
         self.usage.begin()
+        if self.gates is not None:
+            self.gates.begin()
 
     def _look(self) -> None:
         self.waker.look()
+        if self.gates is not None:
+            self.gates.look()
+
+    def _grew(self) -> None:
+        if self.gates is not None:
+            self.gates.grew()
 
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
         """What runs for as long as the controller does; none of them ends by itself."""
         running = [
             self.watchman.audit(),
             self.watchman.tick(),
-            self.waker.run(),
             self.recorder.run(),
             self.usage.run(),
         ]
+        if Door.EXTENDER in self.doors:
+            running.append(self.waker.run())
+        if self.gates is not None:
+            running += self.gates.tasks()
         if self.activity is not None:
             running.append(self.activity.run())
         if self.webhook_certificates:
@@ -234,6 +274,8 @@ async def serve(
             controller.gate.loaded = True
             controller.health.heard()  # heartbeats begin now
             controller.waker.begin()
+            if controller.gates is not None:
+                controller.gates.begin()
             ledger = controller.ledger
             doing = "following the Lease" if election else "answering"
             _log.info("ledger loaded: %d GPUNodes; %s", len(ledger.gpunode_names()), doing)
@@ -245,33 +287,43 @@ async def serve(
                 await task  # a part that must not end did: raise what it died of
                 raise RuntimeError("a task of the controller ended by itself")
     finally:
-        controller.gate.stopping = True
-        _log.info("stopping: what has begun is answered, no Binding is sent any more")
-        for runner in runners:
-            await runner.cleanup()
-        await controller.binder.stop()
-        # Kopf last, and by its own flag: in its end it cancels whatever task began after it.
-        kopf_stop.set()
-        for task in running[:-1]:
-            task.cancel()
-        if running:
-            await asyncio.wait(running, timeout=handlers.KOPF_SECONDS)
-            running[-1].cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await _stop(controller, runners, running, kopf_stop)
         await client.close()
+
+
+async def _stop(
+    controller: Controller,
+    runners: list[web.AppRunner],
+    running: list[asyncio.Task[None]],
+    kopf_stop: asyncio.Event,
+) -> None:
+    """Answer what has begun, send nothing any more, and end every task."""
+    controller.gate.stopping = True
+    _log.info("stopping: what has begun is answered, no Binding is sent any more")
+    for runner in runners:
+        await runner.cleanup()
+    if controller.gates is not None:
+        await controller.gates.stop(_FINISH_SECONDS)
+    await controller.binder.stop()
+    # Kopf last, and by its own flag: in its end it cancels whatever task began after it.
+    kopf_stop.set()
+    for task in running[:-1]:
+        task.cancel()
+    if running:
+        await asyncio.wait(running, timeout=handlers.KOPF_SECONDS)
+        running[-1].cancel()
+    await asyncio.gather(*running, return_exceptions=True)
 
 
 async def _listen(
     controller: Controller, addresses: Addresses, runners: list[web.AppRunner]
 ) -> None:
-    """Open both servers, and add them to ``runners``, which must be cleaned up whatever happens."""
-    for app, (host, port) in [
-        (
-            extender.verbs(controller.scheduler, controller.metrics, controller.health),
-            addresses.extender,
-        ),
-        (extender.reports(controller.metrics, controller.health), addresses.reports),
-    ]:
+    """Open the servers, and add them to ``runners``, which must be cleaned up whatever happens."""
+    apps = [(extender.reports(controller.metrics, controller.health), addresses.reports)]
+    if Door.EXTENDER in controller.doors:
+        verbs = extender.verbs(controller.scheduler, controller.metrics, controller.health)
+        apps.insert(0, (verbs, addresses.extender))
+    for app, (host, port) in apps:
         runner = server.runner(app, finish_seconds=_FINISH_SECONDS)
         runners.append(runner)
         await runner.setup()

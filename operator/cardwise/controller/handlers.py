@@ -8,6 +8,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain, repeat
 from typing import Any, Protocol
 
@@ -50,7 +51,7 @@ def register(
     classes: Classes,
     login: Callable[[], Awaitable[kopf.ConnectionInfo]],
 ) -> None:
-    """Register the handlers of the four kinds that are watched."""
+    """Register the handlers of the kinds that are watched."""
 
     def see_pod(document: Json, *, deleted: bool) -> None:
         if health.own_pod is not None and pod_ref(document).uid == health.own_pod.uid:
@@ -68,6 +69,7 @@ def register(
         ((API_GROUP, API_VERSION, GPUNODE_PLURAL), mirror.see_gpunode),
         (("", "v1", "nodes"), mirror.see_node),
         (("", "v1", "resourcequotas"), mirror.see_quota),
+        *((kind.resource, partial(mirror.see, kind)) for kind in mirror.kinds),
     ]
     for kind, take in kinds:
         handler = _handler(take, watchman)

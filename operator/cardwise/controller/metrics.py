@@ -77,14 +77,14 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._seconds = Histogram(
             "cardwise_decision_seconds",
-            "Seconds to answer a call of kube-scheduler.",
+            "Seconds to answer a call of kube-scheduler, to decide at a gate, or to pin.",
             ["verb", "result"],
             buckets=_BUCKETS,
             registry=self._registry,
         )
         self._bind_seconds = Histogram(
             "cardwise_bind_seconds",
-            "Seconds of a /bind, the API server's write included.",
+            "Seconds of a /bind or a pin, the API server's write included.",
             buckets=_BUCKETS,
             registry=self._registry,
         )
@@ -105,7 +105,7 @@ class Metrics:
         finally:
             seconds = self._clock() - began
             self._seconds.labels(verb, timer.result).observe(seconds)
-            if verb == "bind":
+            if verb in {"bind", "pin"}:
                 self._bind_seconds.observe(seconds)
 
     def decided(self, result: str, reason: str) -> None:

@@ -8,6 +8,7 @@ anything is answered, and again whenever something may have been missed.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cardwise.controller.clock import Clock
@@ -32,6 +33,21 @@ _Key = tuple[str, str, str]
 
 class _Take(Protocol):
     def __call__(self, document: Json, *, deleted: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One more kind of object that somebody keeps an account of."""
+
+    name: str
+    resource: tuple[str, str, str]
+    """Group, version and plural."""
+    pages: Callable[[Cluster], AsyncIterator[list[Json]]]
+    """Lists all of it."""
+    take: _Take
+    """Takes one that is there, changed, or gone."""
+    known: Callable[[], set[tuple[str, str]]]
+    """Namespace and name of each that was taken and is not gone."""
 
 
 class Follower(Protocol):
@@ -88,6 +104,8 @@ class Mirror:
         self.repairs = 0
         """How often a list had to mend the ledger."""
         self.followers: list[Follower] = []
+        self.kinds: list[Kind] = []
+        """Beside Pods, GPUNodes, Nodes and ResourceQuotas."""
 
     # Events ---------------------------------------------------------------------------------------
 
@@ -119,6 +137,12 @@ class Mirror:
         self._take_quota(document, deleted=deleted)
         self._changed()
 
+    def see(self, kind: Kind, document: Json, *, deleted: bool = False) -> None:
+        """An object of one more kind is there, changed, or gone."""
+        self._note(kind.name, document)
+        kind.take(document, deleted=deleted)
+        self._changed()
+
     def _note(self, kind: str, document: Json) -> None:
         """Remember what an event showed while a list is under way: the list may be older."""
         if self._listing.locked():
@@ -138,6 +162,8 @@ class Mirror:
         """
         async with self._listing:
             await self._list_nodes(cluster)
+            for kind in self.kinds:
+                await self._list(kind.name, kind.pages(cluster), kind.take, kind.known())
             began = self._clock.monotonic()
             listed: list[Sighting] = []
             uids: set[str] = set()

@@ -11,6 +11,7 @@ from cardwise.kube.gpunodes import GPUNODES, apply_status
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+_POD_GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1"
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -37,6 +38,23 @@ class KubeCluster:
     def quotas(self) -> AsyncIterator[list[dict[str, Any]]]:
         """Every ResourceQuota, in chunks."""
         return self._pages("/api/v1/resourcequotas")
+
+    def claims(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every PersistentVolumeClaim, in chunks."""
+        return self._pages("/api/v1/persistentvolumeclaims")
+
+    def volumes(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every PersistentVolume, in chunks."""
+        return self._pages("/api/v1/persistentvolumes")
+
+    def storage_classes(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every StorageClass, in chunks."""
+        return self._pages("/apis/storage.k8s.io/v1/storageclasses")
+
+    async def pod_group(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """One PodGroup of the coscheduling plugin; None also where there is no such kind."""
+        path = f"{_POD_GROUPS}/namespaces/{_segment(namespace)}/podgroups/{_segment(name)}"
+        return await self._or_none(path)
 
     async def device_classes(self) -> list[dict[str, Any]]:
         """Every DeviceClass; none where the cluster has no such kind, or it may not be read."""

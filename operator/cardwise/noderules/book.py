@@ -41,6 +41,14 @@ class NodeBook:
         self.grew = False
         """Something happened that may let a waiting Pod in; whoever has looked sets it back."""
 
+    def __contains__(self, name: object) -> bool:
+        """Whether a Node of this name was told of."""
+        return name in self._facts
+
+    def names(self) -> list[str]:
+        """Every Node that was told of."""
+        return list(self._facts)
+
     # What happens -------------------------------------------------------------------------------
 
     def apply_node(self, node: Mapping[str, Any]) -> None:

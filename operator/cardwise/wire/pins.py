@@ -71,6 +71,14 @@ def pin_patch(
     }
 
 
+def open_patch(pod: PodRef, version: str) -> Json:
+    """Make the patch that opens the gate of a Pod which asks for no card."""
+    return {
+        "metadata": {"resourceVersion": version, "uid": pod.uid},
+        "spec": {"schedulingGates": None},
+    }
+
+
 def required_terms(pod: Mapping[str, Any]) -> list[Json] | None:
     """A Pod's required node affinity; None where it has none at all."""
     required = at(pod, *_AFFINITY)

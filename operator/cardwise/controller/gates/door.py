@@ -5,20 +5,22 @@ which another answer is possible, and each of them is told here in the same step
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from cardwise.controller.clock import Clock
 from cardwise.controller.decider import Decider
 from cardwise.controller.gate import Gate
-from cardwise.controller.gates.gangs import Gang, Gangs, gang_of
+from cardwise.controller.gates.gangs import Gang, Gangs, Key, gang_of
 from cardwise.controller.gates.pinner import Pinner
 from cardwise.controller.gates.queue import Group, Queue, Rank
-from cardwise.controller.gates.surroundings import Surroundings
+from cardwise.controller.gates.surroundings import Surroundings, gang_kind
 from cardwise.controller.gates.waiting import Waiting, is_ours, read
+from cardwise.controller.metrics import Metrics
 from cardwise.controller.teller import Teller
 from cardwise.ledger import Ledger
-from cardwise.model import Booking
+from cardwise.model import Booking, PodRef
 from cardwise.names import GANG_SIZE, EventReason, Reason, WaitReason
 from cardwise.noderules import NodeBook
 from cardwise.settings import Settings
@@ -61,7 +63,9 @@ class GatesDoor:
         gate: Gate,
         settings: Settings,
         clock: Clock,
+        metrics: Metrics,
     ) -> None:
+        self._metrics = metrics
         self._ledger = ledger
         self._book = book
         self._surroundings = surroundings
@@ -75,12 +79,16 @@ class GatesDoor:
         self._due = asyncio.Event()
         self._told: dict[str, float] = {}
         """By UID: monotonic seconds when its Pod was last told why it waits."""
+        self._to_open: dict[str, tuple[PodRef, str]] = {}
+        """By UID: Pods that wait for nothing, and their resourceVersions."""
         self._barrier: Rank | None = None
         """In strict order: nobody behind this place is decided before room grows."""
         self._gang_pins: dict[str, float] = {}
         """By UID: until when nobody else is decided for this Pod's sake (monotonic seconds)."""
         self.pinner: Pinner
         """Set by whoever puts the two together."""
+        self.ask_size: Callable[[Key], None] = lambda _: None
+        """Called where nobody said how many Pods a gang has."""
 
     # What is seen ---------------------------------------------------------------------------------
 
@@ -102,7 +110,9 @@ class GatesDoor:
             return
         self._drop(uid)
         if waiting is None:
-            self.pinner.open(pod)  # it asks for no card, and need not wait for any
+            # It asks for no card, and need not wait for any.
+            self._to_open[uid] = pods.pod_ref(pod), pods.resource_version(pod)
+            self._due.set()
         else:
             now = self._clock.monotonic()
             self._ledger.wait(waiting.pod, None, Reason.INVALID_REQUEST, now)
@@ -153,6 +163,16 @@ class GatesDoor:
         self._gang_pins.pop(uid, None)
         self._due.set()
 
+    def size_said(self, key: Key, size: int) -> None:
+        """The PodGroup of a gang says its size."""
+        self._gangs.sizes[key] = size
+        self._queue.open_kind(gang_kind(key))
+        self._due.set()
+
+    def has_waiting(self, key: Key) -> bool:
+        """Whether a Pod of a gang waits."""
+        return self._queue.has(gang_kind(key))
+
     # What is done ---------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -176,10 +196,13 @@ class GatesDoor:
     async def _decide_all(self) -> None:
         """Ask for whoever is next, until nobody is left that could get another answer."""
         decided = 0
-        while (group := self._queue.first()) is not None:
+        while (group := self._queue.first()) is not None or self._to_open:
             if self._gate.refusal():
                 self._look_again(_CLOSED_SECONDS)
                 return
+            if group is None or self._to_open:
+                self._open_all()
+                continue
             if self.pinner.is_full or self._is_kept_back(group):
                 return  # a pin that ends sets it going again, or room that grows
             if not self._place(group) and self._settings.gates.strictOrder:
@@ -187,6 +210,11 @@ class GatesDoor:
             decided += 1
             if decided % _AT_A_TIME == 0:
                 await asyncio.sleep(0)
+
+    def _open_all(self) -> None:
+        for pod, version in self._to_open.values():
+            self.pinner.open(pod, version)
+        self._to_open.clear()
 
     def _is_kept_back(self, group: Group) -> bool:
         """Whether others must be served, or be settled, before this group."""
@@ -224,7 +252,7 @@ class GatesDoor:
         members = list(group)
         size = self._gangs.size(members, gang)
         if size is None:
-            self.pinner.ask_size(gang.key)
+            self.ask_size(gang.key)
             self._close(group, _Refusal(EventReason.GANG_INCOMPLETE, _SIZE_UNKNOWN.format(gang)))
             return False
         if len(members) < size:
@@ -263,7 +291,9 @@ class GatesDoor:
         if candidates.waits_for:
             told = f"It waits for {candidates.waits_for}."
             return _Refusal(EventReason.VOLUME_NOT_READY, told)
-        decision = self._decider.decide_and_hold(waiting.request, candidates.names)
+        with self._metrics.timed("gate") as timer:
+            decision = self._decider.decide_and_hold(waiting.request, candidates.names)
+            timer.result = "ok"
         self._teller.unknown_policies(waiting.request)
         if decision.node is None or decision.booking is None:
             others = self._surroundings.telling(candidates)
@@ -296,6 +326,7 @@ class GatesDoor:
     def _drop(self, uid: str) -> None:
         """A Pod is not in the queue any more."""
         self._told.pop(uid, None)
+        self._to_open.pop(uid, None)
         self.pinner.forget(uid)
         if self._queue.drop(uid) is not None and self._barrier is not None:
             self.grew()  # it may have been the one that kept others back

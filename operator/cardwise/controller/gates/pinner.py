@@ -6,7 +6,7 @@ decided again; where the API server refuses the pin itself, it is tried again la
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,13 @@ from cardwise.controller.gate import Gate
 from cardwise.controller.gates.waiting import Waiting
 from cardwise.controller.metrics import Metrics
 from cardwise.controller.teller import Teller
+from cardwise.controller.tenure import WRITE_SECONDS
 from cardwise.controller.writes import LATE, PinWrite
 from cardwise.errors import ApiError
 from cardwise.ledger import Ledger
-from cardwise.model import Booking
+from cardwise.model import Booking, PodRef
 from cardwise.ports import Cluster
+from cardwise.wire import pins
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +57,7 @@ class Pinner:
         metrics: Metrics,
         returned: Callable[[Waiting], None],
         changed: Callable[[Json], None],
-        ended: Callable[[], None],
+        ended: Callable[[str], None],
     ) -> None:
         """Make it.
 
@@ -69,7 +71,7 @@ class Pinner:
             metrics: counts.
             returned: called with a Pod that waits again as it was.
             changed: called with a Pod that was read again.
-            ended: called after each pin, whatever became of it.
+            ended: called with a Pod's UID after its pin, whatever became of it.
         """
         self._ledger = ledger
         self._cluster = cluster
@@ -113,20 +115,35 @@ class Pinner:
     def begin(self, waiting: Waiting, booking: Booking) -> None:
         """Pin a Pod that is held with these cards; returns at once."""
         uid = waiting.pod.uid
-        task = asyncio.create_task(self._run(waiting, booking, self._gate.term))
-        self._under_way[uid] = task
-        task.add_done_callback(lambda _: self._done(uid))
+        self._start(uid, self._run(waiting, booking, self._gate.term))
+
+    def open(self, pod: PodRef, version: str) -> None:
+        """Open the gate of a Pod that asks for no card; returns at once."""
+        if pod.uid not in self._under_way:
+            self._start(pod.uid, self._open(pod, pins.open_patch(pod, version)))
 
     async def stop(self) -> None:
         """Wait for what has begun; nothing new is sent, because the gate is closed."""
         for later in self._later.values():
             later.timer.cancel()
-        if self._under_way:
+        while self._under_way:
             await asyncio.wait(self._under_way.values())
+
+    def _start(self, uid: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._under_way[uid] = task
+        task.add_done_callback(lambda _: self._done(uid))
+
+    async def _open(self, pod: PodRef, patch: Json) -> None:
+        try:
+            await self._cluster.patch_pod(pod.namespace, pod.name, patch, within=WRITE_SECONDS)
+        except ApiError as error:
+            # The next list shows it again.
+            _log.warning("the gate of Pod %s, which asks for no card, stays shut: %s", pod, error)
 
     def _done(self, uid: str) -> None:
         self._under_way.pop(uid, None)
-        self._ended()
+        self._ended(uid)
 
     async def _run(self, waiting: Waiting, booking: Booking, term: int) -> None:
         uid, request = waiting.pod.uid, waiting.request

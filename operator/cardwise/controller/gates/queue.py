@@ -125,6 +125,15 @@ class Queue:
         group.closed = False
         self._push(group)
 
+    def has(self, kind: Hashable) -> bool:
+        """Whether a Pod of this kind waits."""
+        return kind in self._groups
+
+    def open_kind(self, kind: Hashable) -> None:
+        """As `open`, where a Pod of this kind waits."""
+        if (group := self._groups.get(kind)) is not None:
+            self.open(group)
+
     def reopen(self) -> None:
         """Room grew: everything that was refused is asked again, the first first."""
         for group in self._groups.values():

@@ -7,6 +7,7 @@ cluster's kube-scheduler refuses it can't be moved any more.
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 
+from cardwise.controller.gates.gangs import Key
 from cardwise.controller.gates.waiting import Waiting
 from cardwise.ledger import Ledger
 from cardwise.names import NodeReason, Reason
@@ -25,6 +26,11 @@ class Candidates:
     """The field that only kube-scheduler can judge."""
 
 
+def gang_kind(key: Key) -> Hashable:
+    """The kind of a gang's Pods, whatever each of them asks."""
+    return "gang", key
+
+
 class Surroundings:
     """Node rules over the nodes that have cards."""
 
@@ -41,7 +47,7 @@ class Surroundings:
     def kind(self, waiting: Waiting) -> Hashable:
         """Equal, at a time, for Pods that get the same answer now."""
         if waiting.gang is not None:
-            return "gang", waiting.gang.key
+            return gang_kind(waiting.gang.key)
         judged = self._volumes.judge(waiting.needs)
         if waiting.unchecked or judged.unchecked or judged.waits_for:
             return "blocked", waiting.pod.uid

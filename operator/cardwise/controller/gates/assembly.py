@@ -1,0 +1,100 @@
+"""The door of gates, put together."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from cardwise.controller.binder import Binder
+from cardwise.controller.clock import Clock
+from cardwise.controller.decider import Decider
+from cardwise.controller.gate import Gate
+from cardwise.controller.gates.door import GatesDoor
+from cardwise.controller.gates.pinner import Pinner
+from cardwise.controller.gates.podgroups import PodGroups
+from cardwise.controller.gates.storage import Storage
+from cardwise.controller.gates.surroundings import Surroundings
+from cardwise.controller.gates.tracker import Tracker
+from cardwise.controller.metrics import Metrics
+from cardwise.controller.mirror import Mirror
+from cardwise.controller.teller import Teller
+from cardwise.ledger import Ledger
+from cardwise.noderules import NodeBook, Volumes
+from cardwise.ports import Cluster
+from cardwise.settings import Settings
+
+
+class Gates:
+    """Every part of the door, wired but not running."""
+
+    def __init__(  # noqa: PLR0913 - wiring: each collaborator once
+        self,
+        *,
+        ledger: Ledger,
+        mirror: Mirror,
+        cluster: Cluster,
+        decider: Decider,
+        binder: Binder,
+        teller: Teller,
+        gate: Gate,
+        settings: Settings,
+        clock: Clock,
+        metrics: Metrics,
+        changed: Callable[[], None],
+    ) -> None:
+        """Put it together, as a follower of the mirror."""
+        book, volumes = NodeBook(), Volumes()
+        self.door = door = GatesDoor(
+            ledger=ledger,
+            book=book,
+            surroundings=Surroundings(ledger, book, volumes),
+            decider=decider,
+            teller=teller,
+            gate=gate,
+            settings=settings,
+            clock=clock,
+            metrics=metrics,
+        )
+
+        def pin_ended(uid: str) -> None:
+            door.pin_ended(uid)
+            changed()  # what was held may have been given back
+
+        self.pinner = door.pinner = Pinner(
+            ledger=ledger,
+            cluster=cluster,
+            binder=binder,
+            teller=teller,
+            gate=gate,
+            clock=clock,
+            metrics=metrics,
+            returned=door.returned,
+            changed=mirror.see_pod,
+            ended=pin_ended,
+        )
+        self._groups = PodGroups(cluster, said=door.size_said, waits=door.has_waiting)
+        door.ask_size = self._groups.ask
+        tracker = Tracker(book, clock, waits=door.waits, placed=door.placed, gone=door.gone)
+        mirror.followers.append(tracker)
+        mirror.kinds += Storage(volumes, door.grew).kinds()
+
+    def look(self) -> None:
+        """Look whether nodes have more room than before."""
+        self.door.look()
+
+    def grew(self) -> None:
+        """Cards, or a quota, have more room than before."""
+        self.door.grew()
+
+    def begin(self) -> None:
+        """This replica has become active."""
+        self.door.grew()
+
+    def tasks(self) -> list[Coroutine[Any, Any, None]]:
+        """What runs for as long as the controller does."""
+        return [self.door.run(), self.door.tell_again(), self._groups.run()]
+
+    async def stop(self, within: float) -> None:
+        """Wait ``within`` seconds for the outcomes of what was sent."""
+        with suppress(TimeoutError):  # the next controller reads them from the Pods
+            await asyncio.wait_for(self.pinner.stop(), within)

@@ -1,0 +1,378 @@
+"""The door of gates, over a fake cluster whose watch shows every write at once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import build
+from cardwise import names
+from cardwise.ledger import Stage
+from cardwise.names import GATE, Door, EventReason, NodeReason, Reason
+from cardwise.settings import Gates, Scheduling, Settings
+from cardwise.wire import pods
+from controllers import World, passing
+from fakes.cluster import refused, unanswered
+
+Json = dict[str, Any]
+SETTINGS = Settings(scheduling=Scheduling(door=Door.GATES))
+
+
+def gated(name: str = "p", **about: Any) -> Json:
+    """A Pod that waits behind our gate."""
+    return build.pod(name, **{"gates": [GATE], "scheduler": "default-scheduler", **about})
+
+
+@asynccontextmanager
+async def door(*documents: Json, settings: Settings = SETTINGS) -> AsyncIterator[World]:
+    """A controller that decides, over a cluster of these objects."""
+    world = await World(*documents, settings=settings).load()
+    world.cluster.watch = world.show
+    gates = world.controller.gates
+    assert gates is not None
+    gates.begin()
+    async with world.running():
+        await passing(0.1)
+        yield world
+
+
+def node(name: str = "n1", cards: int = 2, **about: Any) -> list[Json]:
+    """A node with cards."""
+    return [build.gpunode(name, cards), build.node_object(name, gpus=10 * cards, **about)]
+
+
+def seen(world: World, pod: Json) -> Json:
+    """The Pod as the cluster has it."""
+    return world.cluster.get("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"])
+
+
+def where(world: World, pod: Json) -> str | None:
+    """The node that a Pod is pinned to."""
+    return pods.placed_node(seen(world, pod))
+
+
+async def test_one_patch_gives_node_and_cards_and_opens_the_gate() -> None:
+    pod = gated(gpumem=1000, policy="mutex,binpack")
+    async with door(*node(), pod) as world:
+        pinned = seen(world, pod)
+
+        assert world.cluster.called("patch_pod") == 1
+        assert "schedulingGates" not in pinned["spec"]
+        assert pinned["spec"]["affinity"]["nodeAffinity"] == {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+                ]
+            }
+        }
+        written = pinned["metadata"]["annotations"]
+        assert written[names.ALLOCATED] == "GPU-n1-a,NVIDIA,1000,0:;"
+        assert written[names.VGPU_NODE] == "n1"
+        assert world.stage(pod) is Stage.BOOKED
+        assert world.used() == {"GPU-n1-a": 1000}
+        assert await world.reasons() == [EventReason.CARDS_ALLOCATED]
+
+
+async def test_the_name_is_added_to_every_term_of_an_affinity() -> None:
+    terms = [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
+        {"matchExpressions": [{"key": "disk", "operator": "Exists"}]},
+    ]
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+        },
+        "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []},
+    }
+    pod = gated(spec={"affinity": affinity})
+    async with door(*node(labels={"zone": "b"}), *node("n2"), pod) as world:
+        assert where(world, pod) == "n1"
+        after = seen(world, pod)["spec"]["affinity"]
+        required = after["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        pin = [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]
+        assert required["nodeSelectorTerms"] == [{**term, "matchFields": pin} for term in terms]
+        assert after["podAffinity"] == affinity["podAffinity"]
+
+
+async def test_a_freed_card_goes_to_who_waits_at_once() -> None:
+    tenant = build.pod("t", node="n1", allocated="GPU-n1-a,NVIDIA,15360,0:;")
+    pod = gated()
+    async with door(*node(cards=1), tenant, pod) as world:
+        assert where(world, pod) is None
+        world.cluster.remove("Pod", "t", "default")
+        await passing(0.001)
+        assert where(world, pod) == "n1"
+
+
+async def test_why_it_waits_is_told() -> None:
+    tenant = build.pod("t", node="n1", allocated="GPU-n1-a,NVIDIA,1000,0:;")
+    async with door(*node(cards=1), tenant, gated(policy="mutex")) as world:
+        [(reason, note)] = await world.events()
+        assert reason == Reason.EXCLUSIVE
+        assert note == (
+            "0/1 nodes can take 1 card with all its memory (policy mutex). "
+            "n1: 1/1 ExclusiveDeviceAllocateConflict (GPU 0: default/t)."
+        )
+
+
+async def test_nodes_that_kube_scheduler_would_refuse_are_no_candidates() -> None:
+    pod = gated()
+    async with door(*node(unschedulable=True), *node("n2", pods="0"), pod) as world:
+        assert where(world, pod) is None
+        [(reason, note)] = await world.events()
+        assert reason == NodeReason.UNSCHEDULABLE
+        assert "n1: NodeUnschedulable" in note
+        world.cluster.put(build.node_object("n1", gpus=20))
+        await passing(0.001)
+        assert where(world, pod) == "n1"
+
+
+async def test_room_for_cpu_is_counted_of_pods_without_cards_and_of_pinned_ones() -> None:
+    asks = {"requests": {"cpu": "2"}}
+    busy = build.pod("cpu", gpus=None, node="n1", containers=[build.container(**asks)])
+    first, second = (
+        gated(name, containers=[build.container(gpu=1, gpumem=1000, **asks)]) for name in "ab"
+    )
+    async with door(*node(cpu="4"), busy, first, second) as world:
+        assert (where(world, first), where(world, second)) == ("n1", None)
+        world.cluster.remove("Pod", "cpu", "default")
+        await passing(0.001)
+        assert where(world, second) == "n1"
+
+
+async def test_by_priority_then_creation_then_name() -> None:
+    early, late = "2026-11-29T12:00:00Z", "2026-11-29T12:00:01Z"
+    order = [
+        gated("z", pod_priority=10, created=late),
+        gated("b", created=early),
+        gated("c", created=early),
+        gated("a", created=late),
+    ]
+    tenants = [
+        build.pod(f"t{card}", node="n1", allocated=f"GPU-n1-{card},NVIDIA,15360,0:;")
+        for card in "abcd"
+    ]
+    async with door(*node(cards=4), *tenants, *reversed(order)) as world:
+        for served, tenant in enumerate(tenants):
+            assert [where(world, pod) for pod in order] == ["n1"] * served + [None] * (4 - served)
+            world.cluster.remove("Pod", tenant["metadata"]["name"], "default")
+            await passing(0.01)
+        assert None not in [where(world, pod) for pod in order]
+
+
+async def test_a_pod_that_does_not_fit_keeps_nobody_back() -> None:
+    big, small = gated("a", gpus=3, pod_priority=5), gated("b")
+    async with door(*node(), big, small) as world:
+        assert (where(world, big), where(world, small)) == (None, "n1")
+
+
+async def test_in_strict_order_it_does_until_it_goes() -> None:
+    strict = Settings(scheduling=SETTINGS.scheduling, gates=Gates(strictOrder=True))
+    big, small = gated("a", gpus=3, pod_priority=5), gated("b")
+    async with door(*node(), big, small, settings=strict) as world:
+        assert (where(world, big), where(world, small)) == (None, None)
+        world.cluster.remove("Pod", "a", "default")
+        await passing(0.01)
+        assert where(world, small) == "n1"
+
+
+async def test_while_others_hold_gates_it_is_left_alone() -> None:
+    pod = gated(gates=["kueue.x-k8s.io/admission", GATE])
+    async with door(*node(), pod) as world:
+        assert world.cluster.called("patch_pod") == 0
+        opened = seen(world, pod)
+        opened["spec"]["schedulingGates"] = [{"name": GATE}]
+        world.cluster.put(opened)
+        await passing(0.001)
+        assert where(world, pod) == "n1"
+
+
+async def test_a_pod_changed_meanwhile_is_read_and_decided_again() -> None:
+    pod = gated()
+    async with door(*node(), pod) as world:
+        other = gated("q", gpumem=500)
+        world.cluster.slow("patch_pod", 0.5)
+        world.cluster.put(other)
+        await passing(0.1)
+        changed = seen(world, other)
+        changed["metadata"]["labels"]["team"] = "a"
+        world.cluster.put(changed)
+        await passing(2)
+        assert where(world, other) == "n1"
+        assert world.cluster.called("patch_pod") == 3
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(unanswered(lands=0.0), id="it landed"),
+        pytest.param(unanswered(), id="it did not"),
+        pytest.param(unanswered(lands=1.0), id="it lands late"),
+        pytest.param(refused(500), id="status 500"),
+        pytest.param(refused(429), id="status 429"),
+    ],
+)
+async def test_a_pin_without_an_answer_is_found_out(fault: Any) -> None:
+    pod = gated(gpumem=1000)
+    async with door(*node()) as world:
+        world.cluster.fail("patch_pod", fault)
+        world.cluster.put(pod)
+        await passing(10)
+        assert where(world, pod) == "n1"
+        assert world.stage(pod) is Stage.BOOKED
+        assert world.used() == {"GPU-n1-a": 1000}
+
+
+async def test_a_refused_pin_is_told_and_tried_again() -> None:
+    pod = gated()
+    async with door(*node()) as world:
+        world.cluster.fail("patch_pod", refused(403, "no"), refused(403, "no"))
+        world.cluster.put(pod)
+        await passing(0.1)
+        assert where(world, pod) is None
+        assert world.used() == {}
+        assert (EventReason.BINDING_FAILED, "the API server refused the pin: no") in (
+            await world.events()
+        )
+        assert where(world, pod) == "n1"
+
+
+async def test_a_pod_that_goes_while_it_is_pinned_holds_nothing() -> None:
+    pod = gated()
+    async with door(*node()) as world:
+        world.cluster.slow("patch_pod", 0.5)
+        world.cluster.put(pod)
+        await passing(0.1)
+        world.cluster.remove("Pod", "p", "default")
+        await passing(5)
+        assert world.used() == {}
+        assert world.entry(pod) is None
+
+
+async def test_a_restarted_controller_counts_what_was_pinned_and_not_bound() -> None:
+    pod = gated(gpumem=1000)
+    async with door(*node(), pod) as world:
+        pass
+    again = await World(cluster=world.cluster, settings=SETTINGS).load()
+    assert again.stage(pod) is Stage.BOOKED
+    assert again.used() == {"GPU-n1-a": 1000}
+
+
+async def test_a_pod_that_asks_for_no_card_is_let_through() -> None:
+    pod = gated(gpus=0)
+    async with door(*node(), pod) as world:
+        assert "schedulingGates" not in seen(world, pod)["spec"]
+        assert names.ALLOCATED not in seen(world, pod)["metadata"]["annotations"]
+
+
+async def test_an_invalid_request_is_told_and_waits() -> None:
+    pod = gated(gpumem="16Gi")
+    async with door(*node(), pod) as world:
+        assert where(world, pod) is None
+        assert await world.reasons() == [Reason.INVALID_REQUEST]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        pytest.param(
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
+            "spec.topologySpreadConstraints",
+            id="a spread",
+        ),
+        pytest.param({"resourceClaims": [{"name": "x"}]}, "spec.resourceClaims", id="a claim"),
+    ],
+)
+async def test_what_only_kube_scheduler_can_judge_is_named(spec: Json, field: str) -> None:
+    pod = gated(spec=spec)
+    async with door(*node(), pod) as world:
+        assert where(world, pod) is None
+        [(reason, note)] = await world.events()
+        assert reason == EventReason.NEEDS_EXTENDER_DOOR
+        assert note.startswith(field)
+
+
+# Gangs --------------------------------------------------------------------------------------------
+
+
+def gang(count: int, size: int | None = None, **about: Any) -> list[Json]:
+    """So many Pods of one gang."""
+    said = {names.GANG: "g"} | ({names.GANG_SIZE: str(size)} if size else {})
+    return [gated(f"g{number}", annotations=said, **about) for number in range(count)]
+
+
+async def test_a_gang_is_placed_when_all_are_there_and_not_before() -> None:
+    *early, last = gang(4, 4)
+    async with door(*node(), *node("n2"), *early) as world:
+        assert [where(world, pod) for pod in early] == [None] * 3
+        assert set(await world.reasons()) == {EventReason.GANG_INCOMPLETE}
+        world.cluster.put(last)
+        await passing(0.1)
+        assert None not in [where(world, pod) for pod in [*early, last]]
+
+
+async def test_a_gang_that_does_not_fit_holds_nothing() -> None:
+    pods_of_gang = gang(3, 3)
+    alone = gated("z")
+    async with door(*node(), *pods_of_gang, alone) as world:
+        assert [where(world, pod) for pod in pods_of_gang] == [None] * 3
+        assert where(world, alone) == "n1"
+        notes = [note for _, note in await world.events() if note.startswith("Gang")]
+        assert notes
+        assert all(note.startswith("Gang g: 2 of 3 Pods would fit. 0/1 nodes") for note in notes)
+        world.cluster.put(build.gpunode("n2", 2))
+        world.cluster.put(build.node_object("n2", gpus=20))
+        await passing(0.1)
+        assert None not in [where(world, pod) for pod in pods_of_gang]
+
+
+async def test_the_size_of_a_gang_may_stand_in_its_pod_group() -> None:
+    group = {
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"minMember": 2},
+    }
+    label = {names.POD_GROUP_LABEL: "g"}
+    members = [gated("a", labels=label), gated("b", labels=label)]
+    async with door(*node(), *members) as world:
+        assert where(world, members[0]) is None
+        world.cluster.put(group)
+        await passing(6)
+        assert [where(world, pod) for pod in members] == ["n1", "n1"]
+
+
+async def test_what_is_left_of_a_gang_goes_before_all_others() -> None:
+    members = gang(2, 2)
+    async with door(*node()) as world:
+        world.cluster.fail("patch_pod", None, refused(403))
+        for pod in members:
+            world.cluster.put(pod)
+        await passing(0.5)
+        assert [where(world, pod) for pod in members] == ["n1", None]
+        # Its card is free for now, and would be taken by whoever comes.
+        await passing(5)
+        assert [where(world, pod) for pod in members] == ["n1", "n1"]
+
+
+async def test_ten_thousand_of_one_kind_are_one_question() -> None:
+    tenant = build.pod("t", node="n1", allocated="GPU-n1-a,NVIDIA,15360,0:;")
+    async with door(*node(cards=1), tenant) as world:
+        asked: list[str] = []
+        decide = world.controller.decider.decide_and_hold
+
+        def counted(request: Any, names: Any) -> Any:
+            asked.append(str(request.pod))
+            return decide(request, names)
+
+        world.controller.decider.decide_and_hold = counted  # type: ignore[method-assign]
+        for number in range(1000):
+            world.cluster.put(gated(f"p{number:04}"))
+        await asyncio.sleep(0.1)
+        assert asked == ["default/p0000"]
+        world.cluster.put(build.gpunode("n1", 1, reported_at="2026-11-29T12:01:00Z"))
+        world.ledger.grew = True
+        world.mirror.see_node(build.node_object("n1", gpus=10))
+        await asyncio.sleep(0.1)
+        assert asked == ["default/p0000"] * 2
