@@ -35,9 +35,11 @@ class Stream:
         self.blocked = 0.0
         """Nothing is shown before."""
         self.spoilt = 0.0
-        """When something was last lost, or shown out of order; 0: never."""
+        """When something was last lost, or shown older than what was known; 0: never."""
         self.lost: set[str] = set()
         """UIDs of which an event was lost."""
+        self._newest: dict[str, int] = {}
+        """By UID, the version of the newest event that was shown or lost."""
         self._handle = handle
         self._loop = asyncio.get_running_loop()
         self._closed = False
@@ -55,11 +57,22 @@ class Stream:
             self._show(what, document)
 
     def _show(self, what: str | None, document: Json) -> None:
+        if self._note(document):
+            # Now, not when the order was changed: a list between the two can't mend it. Among
+            # different objects there is no order: that must do no harm without any list.
+            self.spoilt = self._loop.time()
         event = {"type": what, "object": document}
         task = self._loop.create_task(self._handle(event=event, logger=None, memo=None))
         self._handling.add(task)
         task.add_done_callback(self._handling.discard)
         self.shown.append((what, document))
+
+    def _note(self, document: Json) -> bool:
+        """Remember how far an object's events have come; whether this one is older than that."""
+        uid, version = document["metadata"]["uid"], int(document["metadata"]["resourceVersion"])
+        newest = self._newest.get(uid, 0)
+        self._newest[uid] = max(newest, version)
+        return version < newest
 
     def close(self) -> None:
         self._closed = True
@@ -73,7 +86,8 @@ class Stream:
             self.spoilt = self._loop.time()
         for _ in range(min(count, len(self.coming))):
             _, _, document = self.coming.popleft()
-            self.lost.add(document["metadata"].get("uid"))
+            self._note(document)
+            self.lost.add(document["metadata"]["uid"])
 
     def delay(self, seconds: float) -> None:
         self.blocked = self._loop.time() + seconds
@@ -85,12 +99,10 @@ class Stream:
 
     def repeat(self, at: int) -> None:
         """Show an event again that was shown before."""
-        self.spoilt = self._loop.time()  # a GPUNode is now as it was then
         self._show(*self.shown[at])
 
     def reorder(self) -> None:
         """The next event comes last."""
-        self.spoilt = self._loop.time()
         due = [each[0] for each in self.coming]
         self.coming.rotate(-1)
         self.coming = deque((when, *each[1:]) for when, each in zip(due, self.coming, strict=True))
@@ -143,7 +155,7 @@ class Streams:
 
     @property
     def spoilt(self) -> float:
-        """When something was last lost, or shown out of order."""
+        """When something was last lost, or shown older than what was known."""
         return max(stream.spoilt for stream in self.by_kind.values())
 
     @property
