@@ -109,13 +109,16 @@ class Fleet:
             machine.marks.pop("agent silent", None)
             self._publish(machine)
 
-    def speaking(self) -> list[Json]:
-        """The GPUNodes whose agents report."""
+    def trusted(self) -> list[Json]:
+        """Every GPUNode, offering nothing where the agent is silent.
+
+        Not left out: its cards still tell how much an exclusive Pod there takes of its quota.
+        """
         known = self._cluster.objects["GPUNode"]
         return [
-            known["", name]
+            _closed(known["", name]) if machine.has("agent silent") else known["", name]
             for name, machine in self.machines.items()
-            if ("", name) in known and not machine.has("agent silent")
+            if ("", name) in known
         ]
 
     def physical(self) -> list[Json]:
@@ -137,3 +140,9 @@ class Fleet:
         node = self._cluster.get("Node", machine.name)
         node["metadata"]["annotations"][NODE_CORDON] = closed
         self._cluster.put(node)
+
+
+def _closed(gpunode: Json) -> Json:
+    """The same with every card cordoned."""
+    cards = [card["uuid"] for card in gpunode["status"]["cards"]]
+    return {**gpunode, "spec": {**gpunode["spec"], "cordonedCards": cards}}

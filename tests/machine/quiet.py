@@ -122,7 +122,7 @@ def nobody_sleeps_who_would_fit(model: "Model") -> None:
         pod = model.scheduler.pods[uid]
         answer = oracle.place(
             pod,
-            model.fleet.speaking(),
+            model.fleet.trusted(),
             others,
             held["ResourceQuota"].values(),
             held["Node"].values(),
