@@ -8,18 +8,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cardwise import policy
+from cardwise import doors, policy
 from cardwise.model import WHOLE_CORES, InvalidRequest, Request
 from cardwise.names import (
     ALLOCATION_ANNOTATIONS,
     ANNOTATION_BYTES_AT_ADMISSION,
+    DOOR,
+    GANG,
+    GANG_SIZE,
     NUMA_BIND,
     POLICY,
     RESOURCE_CORES,
     RESOURCE_MEMORY,
     RESOURCE_MEMORY_PERCENT,
-    SCHEDULER_NAME,
-    TAKEN_OVER_SCHEDULERS,
     TOPOLOGY,
     WEBHOOK_IGNORE,
     WEBHOOK_LABEL,
@@ -57,19 +58,15 @@ def admit(pod: dict[str, Any], settings: Settings) -> Admission:
         return Admission(pod=pod, matched=False)
     changed = with_defaults(pod, settings)
     request = request_of(changed, settings)
-    scheduler = text(at(pod, "spec", "schedulerName"))
-    ours = scheduler in (SCHEDULER_NAME, *TAKEN_OVER_SCHEDULERS)
+    door = doors.door_of(pod, settings)
     if request is None:
         # It names a resource of ours and asks for no card, e.g. "nvidia.com/gpu: 0". Where another
-        # webhook took away what had made us add the cards, they are taken back.
-        taken_back = ours and changed != pod
+        # webhook took away what had made us add the cards, they are taken back, and the gate too.
+        doors.lead_to(None, mapping(changed.get("spec")))
+        taken_back = door is not None and changed != pod
         return Admission(pod=changed if taken_back else pod, matched=taken_back)
-    if not ours:
-        warning = (
-            f"spec.schedulerName is {quoted(scheduler)}, so Cardwise neither changes nor places "
-            f"this Pod; leave the name out to have it placed"
-        )
-        return Admission(pod=pod, warnings=(warning,))
+    if door is None:
+        return Admission(pod=pod, warnings=(doors.another_scheduler(pod, settings),))
     stripped = _strip_allocations(changed)
     if isinstance(request, InvalidRequest):
         return Admission(pod=pod, denial=request.message)
@@ -77,11 +74,12 @@ def admit(pod: dict[str, Any], settings: Settings) -> Admission:
     if denial is not None:
         return Admission(pod=pod, denial=denial)
     spec = child(changed, "spec")
-    spec["schedulerName"] = SCHEDULER_NAME
+    doors.lead_to(door, spec)
     if settings.admission.runtimeClassName and not spec.get("runtimeClassName"):
         spec["runtimeClassName"] = settings.admission.runtimeClassName
     warnings = (
         *stripped,
+        *doors.door_warnings(pod, settings),
         *_policy_warnings(changed, request),
         *_memory_warnings(changed, settings),
     )
@@ -105,7 +103,7 @@ def template_warnings(workload: dict[str, Any]) -> tuple[str, ...]:
     return tuple(
         f"{title}: annotation {key} has no effect on its Pods; write it in "
         f"{where}.metadata.annotations"
-        for key in USER_ANNOTATIONS
+        for key in (*USER_ANNOTATIONS, DOOR, GANG, GANG_SIZE)
         if key in on_workload and key not in on_template
     )
 

@@ -15,8 +15,10 @@ SYSTEM_NAMESPACE = "cardwise-system"
 
 SCHEDULER_NAME = "cardwise-scheduler"
 """The profile's name, and the name of the Lease that its kube-scheduler holds."""
-TAKEN_OVER_SCHEDULERS = ("", "default-scheduler", "hami-scheduler")
-"""Scheduler names that mean "not chosen": admission puts ours in their place."""
+DEFAULT_SCHEDULER = "default-scheduler"
+"""The cluster's own."""
+TAKEN_OVER_SCHEDULERS = ("", DEFAULT_SCHEDULER, "hami-scheduler")
+"""Scheduler names that mean "not chosen": admission puts another in their place."""
 
 # Resources, per container ------------------------------------------------------------------------
 
