@@ -21,15 +21,18 @@ import pytest
 import yaml
 
 from cardwise import names, ports
-from cardwise.settings import Settings, parse
+from cardwise.names import Door
+from cardwise.settings import Scheduling, Settings, parse
 from replicas import PROBE_FAILURES, PROBE_SECONDS
 
 Json = dict[str, Any]
 
 ROOT: Final = Path(__file__).parents[1]
 OVERLAYS: Final = sorted(path.name for path in (ROOT / "manifests/overlays").iterdir())
-WITH_WEBHOOK: Final = [name for name in OVERLAYS if name != "admission-policy"]
-SELF_SIGNED: Final = ["default", "ha", "migration"]
+WITH_WEBHOOK: Final = [name for name in OVERLAYS if not name.endswith("admission-policy")]
+SELF_SIGNED: Final = [name for name in WITH_WEBHOOK if name != "cert-manager"]
+GATES: Final = ["both-doors", "gates", "gates-admission-policy", "gates-ha"]
+EXTENDER: Final = [name for name in OVERLAYS if name not in GATES or name == "both-doors"]
 SYSTEM: Final = names.SYSTEM_NAMESPACE
 
 
@@ -83,10 +86,22 @@ def options(asked: Json) -> dict[str, str]:
 
 pytestmark = pytest.mark.timeout(60)  # kubectl and our programs take seconds on a busy machine
 every_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
+with_the_extender = pytest.mark.parametrize("overlay", EXTENDER)
+with_gates = pytest.mark.parametrize("overlay", GATES)
 
 
 def test_the_overlays_that_are_promised_are_there() -> None:
-    assert OVERLAYS == ["admission-policy", "cert-manager", "default", "ha", "migration"]
+    assert OVERLAYS == [
+        "admission-policy",
+        "both-doors",
+        "cert-manager",
+        "default",
+        "gates",
+        "gates-admission-policy",
+        "gates-ha",
+        "ha",
+        "migration",
+    ]
 
 
 @every_overlay
@@ -124,7 +139,8 @@ def test_the_images_are_ours_and_kube_schedulers_of_the_versions_that_were_teste
 
     images = {each["name"]: each["image"] for each in containers(overlay)}
 
-    assert images.pop("kube-scheduler") == f"registry.k8s.io/kube-scheduler:{kubernetes}"
+    if overlay in EXTENDER:
+        assert images.pop("kube-scheduler") == f"registry.k8s.io/kube-scheduler:{kubernetes}"
     assert set(images.values()) == {f"cardwise:{version}"}
 
 
@@ -192,8 +208,21 @@ def test_an_overlay_of_ones_own_holds_settings_and_images(tmp_path: Path) -> Non
     )
 
 
-def test_the_settings_that_are_shipped_are_the_defaults() -> None:
-    assert parse((ROOT / "manifests/base/cardwise.yaml").read_text()) == Settings()
+@every_overlay
+def test_the_settings_that_are_shipped_are_the_defaults_with_the_doors_installed(
+    overlay: str,
+) -> None:
+    (shipped,) = (
+        each["data"]["cardwise.yaml"]
+        for each in built(overlay, "ConfigMap")
+        if "cardwise.yaml" in each["data"]
+    )
+    both = {"door": Door.EXTENDER, "bothDoors": True}
+    wanted = {"both-doors": both}.get(
+        overlay, {"door": Door.GATES if overlay in GATES else Door.EXTENDER}
+    )
+
+    assert parse(shipped) == Settings(scheduling=Scheduling(**wanted))
 
 
 @every_overlay
@@ -203,7 +232,23 @@ def test_no_volume_is_mounted_inside_another_read_only_one(overlay: str) -> None
         assert [p for p in paths for q in paths if p != q and p.is_relative_to(q)] == []
 
 
-@every_overlay
+@with_gates
+def test_without_the_extender_nothing_of_a_scheduler_is_there(overlay: str) -> None:
+    said = yaml.safe_dump_all(built(overlay))
+    listens = "--listen" in options(container(overlay, "controller"))
+
+    assert [
+        "kube-scheduler" in {each["name"] for each in containers(overlay)},
+        "registry.k8s.io" in said,
+        "8478" in said,
+        "cardwise-kube-scheduler" in said,
+        "system:kube-scheduler" in said,
+        "scheduler.config" in said,
+        listens,
+    ] == [overlay in EXTENDER] * 7
+
+
+@with_the_extender
 def test_kube_scheduler_asks_the_controller_where_it_listens(overlay: str) -> None:
     (shipped,) = (
         each["data"]["scheduler.yaml"]
@@ -248,8 +293,9 @@ def test_where_two_replicas_are_the_controller_answers_for_its_kube_scheduler() 
     assert (probe["periodSeconds"], probe["failureThreshold"]) == (PROBE_SECONDS, PROBE_FAILURES)
 
 
-def test_the_controller_is_told_which_pod_is_its_own() -> None:
-    env = {each["name"]: each["valueFrom"] for each in container("default", "controller")["env"]}
+@every_overlay
+def test_the_controller_is_told_which_pod_is_its_own(overlay: str) -> None:
+    env = {each["name"]: each["valueFrom"] for each in container(overlay, "controller")["env"]}
 
     assert {name: value["fieldRef"]["fieldPath"] for name, value in env.items()} == {
         "POD_NAME": "metadata.name",
@@ -398,14 +444,37 @@ EVERYWHERE: Final[dict[str, set[Right]]] = {
     "device_classes": {("resource.k8s.io", "deviceclasses", "list")},
     "pod": {("", "pods", "get")},
     "lease": set(),
-    "bind": {("", "pods/binding", "create")},
     "create_event": {("events.k8s.io", "events", "create")},
     "count_event": {("", "events", "patch")},
-    "annotate_node": {("", "nodes", "patch")},
     "annotate_pod": set(),
     "apply_gpunode_status": {("cardwise.dev", "gpunodes/status", "patch")},
 }
-"""What each verb of `ports.Cluster` needs in the whole cluster."""
+"""What each verb of `ports.Cluster` needs in the whole cluster, whatever the door."""
+FOR_EXTENDER: Final[dict[str, set[Right]]] = {
+    "bind": {("", "pods/binding", "create")},
+    "annotate_node": {("", "nodes", "patch")},
+}
+"""Likewise, at the door of the extender alone."""
+FOR_GATES: Final[dict[str, set[Right]]] = {
+    "patch_pod": {("", "pods", "patch")},
+}
+"""Likewise, at the door of gates alone."""
+FOR_NODE_RULES: Final = {
+    (group, resource, verb)
+    for group, resource in [
+        ("", "persistentvolumeclaims"),
+        ("", "persistentvolumes"),
+        ("storage.k8s.io", "storageclasses"),
+    ]
+    for verb in ("list", "watch")
+}
+"""What the door of gates follows to know where a Pod's volumes can be used."""
+GATES_BESIDES: Final = {
+    *FOR_NODE_RULES,
+    ("", "pods/eviction", "create"),
+    ("scheduling.x-k8s.io", "podgroups", "get"),
+}
+"""What the door of gates does besides."""
 AT_HOME: Final[dict[str, set[Right]]] = {
     "lease": {("coordination.k8s.io", "leases", "get")},
     "annotate_pod": {("", "pods", "patch")},
@@ -467,11 +536,16 @@ def rights(overlay: str, kind: str, account: str) -> set[Right]:
 
 @every_overlay
 def test_the_controller_may_do_what_it_does_and_nothing_else(overlay: str) -> None:
-    assert verbs_of(ports.Cluster) == EVERYWHERE.keys() | FOR_CERTIFICATES
+    by_door = (FOR_EXTENDER, overlay in EXTENDER), (FOR_GATES, overlay in GATES)
+    assert verbs_of(ports.Cluster) == (
+        EVERYWHERE.keys() | FOR_EXTENDER.keys() | FOR_GATES.keys() | FOR_CERTIFICATES
+    )
     certificates = CERTIFICATES if overlay in SELF_SIGNED else {"Role": set(), "ClusterRole": set()}
 
     assert rights(overlay, "ClusterRole", "cardwise-controller") == (
         set().union(*EVERYWHERE.values())
+        | {right for verbs, here in by_door if here for right in set().union(*verbs.values())}
+        | (GATES_BESIDES if overlay in GATES else set())
         | WATCHES
         | WRITE_ALLOCATIONS
         | certificates["ClusterRole"]
@@ -587,11 +661,12 @@ def test_cert_managers_certificate_is_for_our_service() -> None:
     assert authority["spec"]["secretName"] != "cardwise-webhook-ca", "it is the controller's"
 
 
-def test_no_process_of_ours_is_on_the_path_with_admission_policies() -> None:
-    assert built("admission-policy", "MutatingAdmissionPolicy")
-    assert built("admission-policy", "MutatingWebhookConfiguration") == []
-    assert built("admission-policy", "Service") == []
-    (only,) = built("admission-policy", "Deployment")
+@pytest.mark.parametrize("overlay", ["admission-policy", "gates-admission-policy"])
+def test_no_process_of_ours_is_on_the_path_with_admission_policies(overlay: str) -> None:
+    assert built(overlay, "MutatingAdmissionPolicy")
+    assert built(overlay, "MutatingWebhookConfiguration") == []
+    assert built(overlay, "Service") == []
+    (only,) = built(overlay, "Deployment")
     assert only["metadata"]["name"] == "cardwise-scheduler"
 
 
@@ -623,6 +698,8 @@ def test_every_key_resource_and_scheduler_that_a_guard_names_is_spelt_as_ours(ov
         *names.RESOURCES,
         names.DEFAULTED,
         names.WEIGHTS,
+        names.GATE,
+        names.DOOR,
         names.API_GROUP,
         "kubernetes.io/config.mirror",
     }
@@ -675,8 +752,36 @@ def test_a_scheduler_that_was_not_chosen_is_the_same_everywhere(overlay: str) ->
     ]
 
     assert conditions
+    schedulers = {*names.TAKEN_OVER_SCHEDULERS, names.SCHEDULER_NAME}
+    chosen_by_annotation = {names.DOOR, "gates"}
     for condition in conditions:
-        assert set(quoted_in(condition)) == {*names.TAKEN_OVER_SCHEDULERS, names.SCHEDULER_NAME}
+        assert set(quoted_in(condition)) in (schedulers, schedulers | chosen_by_annotation)
+
+
+@with_gates
+def test_our_gate_is_guarded_and_there_is_no_opt_out(overlay: str) -> None:
+    (guard,) = built(overlay, "ValidatingAdmissionPolicy", "cardwise-gates")
+
+    assert guard["spec"]["failurePolicy"] == "Fail"
+    assert guard["spec"]["matchConstraints"].keys() == {"resourceRules"}
+    for expression in expressions(guard):
+        assert f"'{names.GATE}'" in expression
+
+
+def test_where_there_is_no_door_of_gates_there_is_no_guard_of_it() -> None:
+    assert {
+        overlay: bool(built(overlay, "ValidatingAdmissionPolicy", "cardwise-gates"))
+        for overlay in OVERLAYS
+    } == {overlay: overlay in GATES for overlay in OVERLAYS}
+
+
+@pytest.mark.parametrize("overlay", ["ha", "gates-ha"])
+def test_two_replicas_are_kept_apart(overlay: str) -> None:
+    (deployment,) = built(overlay, "Deployment", "cardwise-scheduler")
+
+    assert deployment["spec"]["replicas"] == 2
+    assert pod_of(deployment)["affinity"].keys() == {"podAntiAffinity"}
+    assert built(overlay, "PodDisruptionBudget", "cardwise-scheduler")
 
 
 @every_overlay

@@ -257,7 +257,7 @@ class ControlPlane:
         qps: float = 2000,
         host: str | None = None,
         kubeconfig: Path | None = None,
-        configuration: Path = ROOT / "manifests/base/scheduler.yaml",
+        configuration: Path = ROOT / "manifests/components/extender/scheduler.yaml",
     ) -> Process:
         """Start a stock kube-scheduler as the cluster runs it, and return when it is ready.
 
@@ -377,6 +377,7 @@ def standing_ground(cp: ControlPlane) -> None:
     for manifest in (
         "manifests/base/namespace.yaml",
         "manifests/base/rbac.yaml",
+        "manifests/components/extender/rbac.yaml",
         "manifests/base/allocations.yaml",
         _CRD,
     ):
