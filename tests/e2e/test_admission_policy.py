@@ -1,4 +1,4 @@
-"""The overlay "admission-policy" gives the same Pods as the webhook: its table and random Pods.
+"""The overlays without a webhook give the same Pods as the webhook: its table and random Pods.
 
 The webhook's answer is `admit`, given the Pod as the API server would send it. Where the two differ
 is listed in `docs/installation.md`, and here in `test_a_record_that_somebody_wrote_stays`.
@@ -6,6 +6,7 @@ is listed in `docs/installation.md`, and here in `test_a_record_that_somebody_wr
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
@@ -13,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 
 import build
 import test_admission as table
+import test_doors
 from callers import Answer, Caller, Json
 from cardwise.admission import admit
-from cardwise.names import DEFAULTED, WEBHOOK_IGNORE, WEBHOOK_LABEL
+from cardwise.names import DEFAULTED, GATE, SCHEDULER_NAME, WEBHOOK_IGNORE, WEBHOOK_LABEL
 from cardwise.settings import Settings
 from controlplane.launcher import ROOT, ControlPlane
 
@@ -24,19 +26,38 @@ SPACE: Final = "team"
 BESIDE: Final = "opted-out"
 
 
-@pytest.fixture(scope="module")
-def administrator() -> Iterator[Caller]:
-    """An API server with the overlay. The administrator may write whatever he likes."""
+SETTINGS: Final = {
+    "admission-policy": test_doors.EXTENDER,
+    "gates-admission-policy": test_doors.GATES,
+}
+
+
+@dataclass(frozen=True)
+class Admin(Caller):
+    """He may write whatever he likes, in a cluster with an overlay."""
+
+    settings: Settings = test_doors.EXTENDER
+    """What the webhook would be told there."""
+
+    @property
+    def by_gates(self) -> bool:
+        """Whether the overlay is the one of the door of gates."""
+        return self.settings is test_doors.GATES
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def administrator(request: pytest.FixtureRequest) -> Iterator[Admin]:
+    """The administrator of an API server with an overlay."""
     with ControlPlane.start(kwok=False, controller_manager=False) as cp:
-        cp.apply(ROOT / "manifests/overlays/admission-policy")
+        cp.apply(ROOT / "manifests/overlays" / request.param)
         cp.apply([namespace(SPACE, {}), namespace(BESIDE, OPTED_OUT)])
-        caller = Caller.administrator(cp)
+        caller = Admin(cp, cp.admin_token, settings=SETTINGS[request.param])
         probe = build.pod(gpumem=1000, namespace=SPACE, scheduler="")
         sick = build.pod(gpumem="16Gi", namespace=SPACE, scheduler="")
 
         def is_in_force() -> bool:
-            stored = caller.create_pod(probe, dry_run=True).body
-            changed: bool = stored["spec"]["schedulerName"] == "cardwise-scheduler"
+            stored = caller.create_pod(probe, dry_run=True).body["spec"]
+            changed = "schedulingGates" in stored or stored["schedulerName"] == SCHEDULER_NAME
             return changed and not caller.create_pod(sick, dry_run=True).ok
 
         cp.wait("the policies to be in force", is_in_force, 30)
@@ -64,18 +85,18 @@ def essence(pod: Json) -> Json:
     return {
         "annotations": pod["metadata"].get("annotations") or {},
         "labels": pod["metadata"].get("labels") or {},
-        "spec": pod["spec"],
+        "spec": {k: v for k, v in pod["spec"].items() if (k, v) != ("schedulingGates", [])},
     }
 
 
-def compare(caller: Caller, pod: Json) -> str:
+def compare(caller: Admin, pod: Json) -> str:
     """Hold the policies' answer against the webhook's; say what it was."""
     plain = without_them(caller, pod)
     answer = with_policies(caller, pod)
     if not plain.ok:
         assert not answer.ok, "the API server itself takes no such Pod"
         return "no Pod"
-    admission = admit(plain.body, Settings())
+    admission = admit(plain.body, caller.settings)
     if admission.denial is not None:
         assert not answer.ok, f"the webhook denies it: {admission.denial}"
         assert "denied request: " in answer.message
@@ -159,6 +180,22 @@ TABLE: Final = [
         id="200 KiB of annotations",
     ),
     pytest.param(build.pod(gpumem="2147483647"), id="as much memory as 32 bits hold"),
+    *rows(test_doors.test_the_door, copy.deepcopy, "asked"),
+    *(
+        pytest.param(test_doors.pod(schedulingGates=gates), id=f"gates {gates}")
+        for gates in (
+            [],
+            [test_doors.KUEUE],
+            [test_doors.OURS],
+            [test_doors.OURS, test_doors.KUEUE],
+        )
+    ),
+    pytest.param(
+        test_doors.with_spec(
+            build.pod(gpus=0, scheduler=""), None, {"schedulingGates": [test_doors.OURS]}
+        ),
+        id="our gate without a card",
+    ),
 ]
 
 
@@ -168,13 +205,13 @@ def is_whole(pod: Json) -> bool:
 
 
 @pytest.mark.parametrize("pod", TABLE)
-def test_the_policies_answer_as_the_webhook_does(administrator: Caller, pod: Json) -> None:
+def test_the_policies_answer_as_the_webhook_does(administrator: Admin, pod: Json) -> None:
     if not is_whole(pod):
         pod = {"metadata": build.pod()["metadata"], "spec": {"containers": []}}
     assert compare(administrator, pod)
 
 
-def test_the_table_has_every_kind_of_answer(administrator: Caller) -> None:
+def test_the_table_has_every_kind_of_answer(administrator: Admin) -> None:
     answers = [compare(administrator, row.values[0]) for row in TABLE if is_whole(row.values[0])]
 
     assert {answers.count(kind) >= 8 for kind in ("changed", "left", "denied", "no Pod")} == {True}
@@ -185,9 +222,9 @@ def test_the_table_has_every_kind_of_answer(administrator: Caller) -> None:
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(pod=table.pods)
+@given(pod=test_doors.pods)
 def test_the_policies_answer_as_the_webhook_does_for_any_pod(
-    administrator: Caller, pod: Json
+    administrator: Admin, pod: Json
 ) -> None:
     pod["metadata"]["annotations"].pop(DEFAULTED, None)
 
@@ -196,8 +233,8 @@ def test_the_policies_answer_as_the_webhook_does_for_any_pod(
 
 @pytest.mark.timeout(300)
 @settings(max_examples=50, deadline=None)
-@given(pod=table.pods)
-def test_what_the_policies_made_they_leave_alone(administrator: Caller, pod: Json) -> None:
+@given(pod=test_doors.pods)
+def test_what_the_policies_made_they_leave_alone(administrator: Admin, pod: Json) -> None:
     pod["metadata"]["annotations"].pop(DEFAULTED, None)
     first = with_policies(administrator, pod)
     if not first.ok:
@@ -212,7 +249,7 @@ def test_what_the_policies_made_they_leave_alone(administrator: Caller, pod: Jso
 # Where they differ --------------------------------------------------------------------------------
 
 
-def test_a_record_that_somebody_wrote_stays(administrator: Caller) -> None:
+def test_a_record_that_somebody_wrote_stays(administrator: Admin) -> None:
     pod = build.pod(gpumem=1000, annotations={DEFAULTED: "nonsense"})
 
     assert admit(pod, Settings()).pod["metadata"]["annotations"] == {}
@@ -221,7 +258,17 @@ def test_a_record_that_somebody_wrote_stays(administrator: Caller) -> None:
     }
 
 
-def test_nobody_is_warned(administrator: Caller) -> None:
+def test_the_gate_is_where_the_door_is(administrator: Admin) -> None:
+    made = with_policies(administrator, build.pod(gpumem=1000, scheduler="hami-scheduler")).body
+
+    assert (made["spec"].get("schedulingGates"), made["spec"]["schedulerName"]) == (
+        ([{"name": GATE}], "default-scheduler")
+        if administrator.by_gates
+        else (None, SCHEDULER_NAME)
+    )
+
+
+def test_nobody_is_warned(administrator: Admin) -> None:
     pod = build.pod(policy="binpak")
 
     assert admit(pod, Settings()).warnings
@@ -271,20 +318,22 @@ def test_nobody_is_warned(administrator: Caller) -> None:
         ),
     ],
 )
-def test_a_denial_says_what_to_write(administrator: Caller, pod: Json, sentence: str) -> None:
+def test_a_denial_says_what_to_write(administrator: Admin, pod: Json, sentence: str) -> None:
     answer = with_policies(administrator, pod)
 
     assert answer.status == 422, answer
     assert answer.message.endswith(f"denied request: {sentence}")
 
 
-def test_three_hundred_containers_are_within_the_limits_of_cost(administrator: Caller) -> None:
+def test_three_hundred_containers_are_within_the_limits_of_cost(
+    administrator: Admin,
+) -> None:
     pod = table.pod_of(*(build.container(f"c{n}", gpumem=1000, priority=1) for n in range(300)))
 
     assert compare(administrator, pod) == "changed"
 
 
-def test_a_pod_without_our_resources_is_not_touched(administrator: Caller) -> None:
+def test_a_pod_without_our_resources_is_not_touched(administrator: Admin) -> None:
     pod = build.pod(gpus=None, scheduler="", policy="mutex")
 
     assert compare(administrator, pod) == "left"
