@@ -1,6 +1,6 @@
 """What the API server holds by itself, with no process of ours running: the guards.
 
-The overlay "default" is installed without its webhook, and nothing of it runs.
+The overlay "both-doors" is installed without its webhook, and nothing of it runs.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,6 +16,7 @@ from cardwise.names import (
     ALLOCATION_ANNOTATIONS,
     BIND_PHASE,
     EXCLUSIVE_HELD,
+    GATE,
 )
 from controlplane.launcher import ROOT, ControlPlane
 
@@ -32,7 +33,7 @@ _names = (f"p{number}" for number in count())
 def cp() -> Iterator[ControlPlane]:
     """An API server with our manifests, and people with more rights than they should have."""
     with ControlPlane.start(kwok=False, controller_manager=False) as plane:
-        plane.apply(ROOT / "manifests/overlays/default")
+        plane.apply(ROOT / "manifests/overlays/both-doors")
         plane.kubectl("delete", "mutatingwebhookconfiguration", "cardwise-webhook")
         plane.apply(
             [
@@ -356,6 +357,109 @@ def test_a_pod_without_annotations_passes(user: Caller) -> None:
     del pod["metadata"]["annotations"], pod["metadata"]["labels"]
 
     assert user.create_pod(pod).message == ""
+
+
+# The gate -----------------------------------------------------------------------------------------
+
+OURS: Final = {"name": GATE}
+FOREIGN: Final = {"name": "example.com/gate"}
+
+
+def gated(administrator: Caller, *gates: Json) -> Json:
+    pod = gpu_pod()
+    pod["spec"]["schedulingGates"] = list(gates)
+    assert administrator.create_pod(pod).message == ""
+    return pod
+
+
+def gates_of(administrator: Caller, pod: Json) -> list[Json]:
+    spec = administrator.ask("GET", pod_path(pod)).body["spec"]
+    found: list[Json] = spec.get("schedulingGates", [])
+    return found
+
+
+def by_patch(caller: Caller, administrator: Caller, pod: Json, left: list[Json]) -> Answer:
+    return caller.patch_pod(pod, {"spec": {"schedulingGates": left}})
+
+
+def by_replacing(caller: Caller, administrator: Caller, pod: Json, left: list[Json]) -> Answer:
+    whole = administrator.ask("GET", pod_path(pod)).body
+    whole["spec"]["schedulingGates"] = left
+    return caller.ask("PUT", pod_path(pod), whole)
+
+
+def by_json_patch(caller: Caller, administrator: Caller, pod: Json, left: list[Json]) -> Answer:
+    path = "/spec/schedulingGates"
+    change = [{"op": "replace", "path": path, "value": left}]
+    return caller.ask("PATCH", pod_path(pod), change, content_type="application/json-patch+json")
+
+
+WAYS: Final = [by_patch, by_replacing, by_json_patch]
+Way = Callable[[Caller, Caller, Json, list[Json]], Answer]
+
+
+@pytest.mark.parametrize("who", OTHERS)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("left", [[], [FOREIGN]], ids=["all gates", "ours alone"])
+def test_the_gate_is_not_opened_by_anybody_else(
+    caller: Caller, administrator: Caller, way: Way, left: list[Json]
+) -> None:
+    pod = gated(administrator, FOREIGN, OURS)
+
+    answer = way(caller, administrator, pod, left)
+
+    assert answer.status == 403, answer
+    if caller.user != f"system:node:{NODE}":  # whom RBAC may stop first
+        assert "'cardwise-gates' denied request: the scheduling gate" in answer.message
+    assert gates_of(administrator, pod) == [FOREIGN, OURS]
+
+
+@pytest.mark.parametrize("who", WRITERS)
+@pytest.mark.parametrize("way", WAYS)
+def test_who_may_write_allocations_may_open_the_gate(
+    caller: Caller, administrator: Caller, way: Way
+) -> None:
+    pod = gated(administrator, FOREIGN, OURS)
+
+    assert way(caller, administrator, pod, [FOREIGN]).message == ""
+    assert gates_of(administrator, pod) == [FOREIGN]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_gates_of_others_are_opened_by_whoever_may(
+    user: Caller, administrator: Caller, way: Way
+) -> None:
+    pod = gated(administrator, FOREIGN, OURS)
+
+    assert way(user, administrator, pod, [OURS]).message == ""
+    assert gates_of(administrator, pod) == [OURS]
+
+
+def test_a_pod_without_our_gate_is_opened_by_whoever_may(
+    user: Caller, administrator: Caller
+) -> None:
+    pod = gated(administrator, FOREIGN)
+
+    assert by_patch(user, administrator, pod, []).message == ""
+
+
+def test_a_waiting_pod_may_be_changed_otherwise(user: Caller, administrator: Caller) -> None:
+    pod = gated(administrator, OURS)
+
+    changes: list[Json] = [change({"team": "x"}), {"spec": {"nodeSelector": {"zone": "a"}}}]
+    for each in changes:
+        assert user.patch_pod(pod, each).message == ""
+    status = {"status": {"conditions": [{"type": "x", "status": "True"}]}}
+    assert user.patch_pod(pod, status, subresource="status").message == ""
+
+
+def test_a_waiting_pod_is_not_bound(user: Caller, administrator: Caller) -> None:
+    pod = gated(administrator, OURS)
+
+    assert bind(user, pod, {}).status == 409
+    status = {"spec": {"schedulingGates": []}}
+    user.patch_pod(pod, status, subresource="status")
+    assert gates_of(administrator, pod) == [OURS]
 
 
 # A preset node ------------------------------------------------------------------------------------
