@@ -11,7 +11,7 @@ import build
 import hostile
 import test_admission as table
 from cardwise.admission import Admission, admit, json_patch, template_warnings
-from cardwise.doors import door_of, unchecked
+from cardwise.doors import door_of
 from cardwise.names import DOOR, GANG, GANG_SIZE, GATE, Door
 from cardwise.settings import Settings, parse
 
@@ -238,36 +238,6 @@ def test_the_warnings_about_doors(asked: Any, settings: Settings, warnings: Any)
     assert admission.denial is None
     assert admission.warnings == warnings
     assert all(len(warning) < 256 for warning in warnings)
-
-
-@pytest.mark.parametrize(
-    ("spec", "field"),
-    [
-        pytest.param({}, "", id="nothing"),
-        pytest.param(APART, "spec.affinity.podAntiAffinity", id="required anti-affinity"),
-        pytest.param(
-            {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}},
-            "spec.affinity.podAffinity",
-            id="required affinity",
-        ),
-        pytest.param({"affinity": {"podAffinity": {REQUIRED: []}}}, "", id="an empty list"),
-        pytest.param(
-            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
-            "spec.topologySpreadConstraints",
-            id="spread that refuses nodes",
-        ),
-        pytest.param(
-            {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
-            "",
-            id="spread that only prefers",
-        ),
-        pytest.param(
-            {"resourceClaims": [{"name": "x"}]}, "spec.resourceClaims", id="resource claims"
-        ),
-    ],
-)
-def test_what_the_door_of_gates_cannot_check(spec: Any, field: str) -> None:
-    assert unchecked(pod(**spec)) == field
 
 
 @pytest.mark.parametrize("key", [DOOR, GANG, GANG_SIZE])

@@ -16,6 +16,7 @@ from cardwise.names import (
     Door,
     EventReason,
 )
+from cardwise.noderules import unchecked
 from cardwise.settings import Settings
 from cardwise.wire.fields import annotations_of, at, items, quoted, text
 
@@ -119,17 +120,3 @@ def _has_claims(pod: dict[str, Any]) -> bool:
         for volume in items(at(pod, "spec", "volumes"))
         for kind in ("persistentVolumeClaim", "ephemeral")
     )
-
-
-def unchecked(pod: dict[str, Any]) -> str:
-    """The path of a field whose rule the door of gates does not check; empty: there is none."""
-    spec = at(pod, "spec")
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    for kind in ("podAffinity", "podAntiAffinity"):
-        if items(at(spec, "affinity", kind, required)):
-            return f"spec.affinity.{kind}"
-    for constraint in items(at(spec, "topologySpreadConstraints")):
-        # The API server's default.
-        if at(constraint, "whenUnsatisfiable") in (None, "DoNotSchedule"):
-            return "spec.topologySpreadConstraints"
-    return "spec.resourceClaims" if items(at(spec, "resourceClaims")) else ""
