@@ -102,6 +102,7 @@ LINK_PATHS = ("SYS", "NODE", "PHB", "PXB", "PIX", "BOARD")
 MANAGER_AGENT = "cardwise-agent"
 MANAGER_CONTROLLER = "cardwise-controller"
 """Field managers of server-side apply: each owns its own part of the status."""
+AGENT_DAEMONSET = "cardwise-agent"
 CONDITION_READY = "Ready"
 CONDITION_TOPOLOGY = "TopologyKnown"
 

@@ -4,7 +4,7 @@ Separate, so that no caller can tell the real thing from a fake: adapters implem
 (``agent/nvml.py``, ``kube/``), and the fakes under ``tests/fakes`` do too.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -90,6 +90,37 @@ class GPUNodeStore(Protocol):
         What the manager applied before and leaves out now is removed; the parts of other managers
         stay. None where there is no such GPUNode.
         """
+        ...
+
+
+class NodeStatus(Protocol):
+    """What a Node advertises, and whether its agent is to stay.
+
+    Raises:
+        ApiError: every verb, where the API server refuses or does not answer.
+    """
+
+    async def get(self, name: str) -> dict[str, Any] | None:
+        """The Node as it is; None where there is none."""
+        ...
+
+    def watch(self, name: str) -> AsyncIterator[dict[str, Any] | None]:
+        """The Node as it is, then after each change, None when it went.
+
+        It ends after some minutes, or with ``ApiError``; another one begins with the Node as it is.
+        """
+        ...
+
+    async def advertise(self, name: str, resources: Mapping[str, int]) -> None:
+        """Make these our part of the Node's capacity and allocatable.
+
+        What we advertised before and leave out now is removed; what others wrote under other names
+        stays. Where there is no such Node, nothing is done.
+        """
+        ...
+
+    async def installed(self) -> bool:
+        """Whether the agents' DaemonSet is there, and is not being deleted."""
         ...
 
 

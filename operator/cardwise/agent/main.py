@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import time
@@ -13,13 +14,16 @@ import click
 import yaml
 
 from cardwise import kube, options, settings_file
+from cardwise.agent.advertise import Advertiser
 from cardwise.agent.nvml import NvidiaLibrary
 from cardwise.agent.probe import failed, probe
 from cardwise.agent.publish import NO_LIBRARY, Publisher
 from cardwise.agent.simulated import PROFILES, SimulatedNvml
 from cardwise.errors import BadDocument, CardwiseError, NvmlUnavailable
 from cardwise.kube.gpunodes import KubeGPUNodes
+from cardwise.kube.nodestatus import KubeNodeStatus
 from cardwise.model import NodeOverrides
+from cardwise.names import SYSTEM_NAMESPACE, Door
 from cardwise.ports import Nvml
 from cardwise.settings import Settings
 from cardwise.wire.gpunodes import document_of
@@ -27,6 +31,8 @@ from cardwise.wire.gpunodes import document_of
 LOG = logging.getLogger(__name__)
 
 SIMULATED = "simulated:"
+POD_NAMESPACE = "POD_NAMESPACE"
+"""Where the downward API tells the Pod's namespace."""
 
 
 class SystemClock:
@@ -121,13 +127,30 @@ async def _publish(source: Nvml, name: str, settings: Settings, kubeconfig: str 
     client = await kube.connect(kubeconfig)
     try:
         LOG.info("the agent of node %s starts", name)
-        await Publisher(
+        advertiser = Advertiser(
+            name=name,
+            store=KubeNodeStatus(client, namespace=_namespace()),
+            bounded=not settings.scheduling.initShrink,
+        )
+        publisher = Publisher(
             name=name,
             read=lambda: asyncio.to_thread(source.read),
             store=KubeGPUNodes(client),
             settings=settings.agent,
             clock=SystemClock(),
-        ).run(stop)
+            published=advertiser.learn,
+        )
+        through_gates = settings.scheduling.door is Door.GATES or settings.scheduling.bothDoors
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(publisher.run(stop))
+            loops.create_task(advertiser.run(stop) if through_gates else advertiser.retire(stop))
+        if through_gates and POD_NAMESPACE in os.environ:
+            await advertiser.leave()
         LOG.info("the agent of node %s ends", name)
     finally:
         await client.close()
+
+
+def _namespace() -> str:
+    """Ours, by the downward API; a person who runs an agent by hand has none to be removed from."""
+    return os.environ.get(POD_NAMESPACE, SYSTEM_NAMESPACE)

@@ -68,6 +68,8 @@ class Publisher:
     store: GPUNodeStore
     settings: Agent
     clock: Clock
+    published: Callable[[dict[str, Any]], None] = lambda _: None
+    """Told the GPUNode as the cluster has it, after each report."""
     jitter: Callable[[], float] = random.random
     """A number from 0 to 1, so that a thousand agents don't move in step."""
     _memory: _Memory = field(default_factory=_Memory, init=False)
@@ -142,6 +144,7 @@ class Publisher:
         if report != before:
             LOG.info("%s", _told(report, before))
         self._learn(document)
+        self.published(document)
 
     async def _apply(self, status: dict[str, Any]) -> dict[str, Any]:
         document = await self.store.apply_status(self.name, status, names.MANAGER_AGENT)

@@ -19,6 +19,10 @@ _ODD_FILES = (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError)
 """What a kubeconfig of another shape makes the library raise."""
 LIST_SECONDS = 30.0
 """How long one chunk of a list may take; 500 Pods take less than one."""
+WATCH_SECONDS = 300
+"""How long a watch lasts; also how late a connection that died silently may be noticed."""
+_GRACE_SECONDS = 15.0
+"""By how much the API server may be late with ending a watch."""
 _SHOWN = 300
 """Characters of an API server's message that are kept: enough to act on, safe to log."""
 
@@ -129,6 +133,38 @@ class Client:
             # A long list must not keep the loop from answering kube-scheduler.
             await asyncio.sleep(0)
 
+    async def watch(
+        self, path: str, *, query: Mapping[str, str] | None = None, seconds: int = WATCH_SECONDS
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Follow a collection until the API server ends the watch, as it does after ``seconds``.
+
+        What is there at the beginning comes first, as ``ADDED``: nothing needs to be listed.
+
+        Yields:
+            events: ``{"type": "ADDED|MODIFIED|DELETED", "object": …}``.
+
+        Raises:
+            ApiError: as ``request``; also for an event ``ERROR``, with its status.
+        """
+        headers = {"Accept": "application/json"}
+        await self._api.update_params_for_auth(headers, [], ["BearerToken"])
+        # A connection that died without a word would else be waited on for ever.
+        timeout = aiohttp.ClientTimeout(total=seconds + _GRACE_SECONDS, sock_connect=10.0)
+        try:
+            async with self._session.get(
+                self._host + path,
+                params={**(query or {}), "watch": "true", "timeoutSeconds": str(seconds)},
+                headers=headers,
+                timeout=timeout,
+            ) as response:
+                if response.status >= 400:
+                    text = await response.read()
+                    raise ApiError(response.status, _message(text) or f"status {response.status}")
+                async for line in _lines(response.content):
+                    yield _event(line)
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise ApiError(None, f"the watch was cut off: {_cut(error)}") from error
+
 
 async def connect(kubeconfig: str | None = None) -> Client:
     """Connect as a kubeconfig says, or as the ServiceAccount of the Pod this runs in.
@@ -156,6 +192,32 @@ async def connect(kubeconfig: str | None = None) -> Client:
 
 def _in_a_pod() -> bool:
     return _SERVICE_ACCOUNT.exists() and "KUBECONFIG" not in os.environ
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The whole lines of a stream, however long: aiohttp's own reader gives up at 64 KiB."""
+    rest = b""
+    async for chunk in content.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line:
+                yield line
+
+
+def _event(line: bytes) -> dict[str, Any]:
+    """One event of a watch."""
+    try:
+        event = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise ApiError(None, "an event of the watch is not JSON") from error
+    if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
+        raise ApiError(None, "an event of the watch has no object")
+    if event.get("type") == "ERROR":
+        status = event["object"].get("code")
+        raise ApiError(
+            status if isinstance(status, int) else None, _message(orjson.dumps(event["object"]))
+        )
+    return event
 
 
 def _message(text: bytes) -> str:

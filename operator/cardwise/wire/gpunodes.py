@@ -103,6 +103,29 @@ def conditions_of(document: Json) -> tuple[Condition, ...]:
     )
 
 
+def uses_of(document: Json) -> dict[str, CardUse]:
+    """What the controller wrote of each card's use, by UUID; of cards that are gone, too.
+
+    Raises:
+        BadGPUNode: one sentence that names the node and the field.
+    """
+    uses: dict[str, CardUse] = {}
+    try:
+        status = checked.mapping(document.get("status"), "status")
+        for number, value in enumerate(checked.sequence(status.get("usage"), "status.usage")):
+            where = f"status.usage[{number}]"
+            each = checked.mapping(value, where)
+            uuid = checked.match(each.get("uuid"), f"{where}.uuid", pattern=_UUID, what=_UUID_FORM)
+            uses[uuid] = CardUse(
+                slots=checked.number(each.get("slots"), f"{where}.slots", default=0),
+                memory_mib=checked.number(each.get("memoryMiB"), f"{where}.memoryMiB", default=0),
+                cores=checked.number(each.get("cores"), f"{where}.cores", default=0),
+            )
+    except BadGPUNode as error:
+        raise BadGPUNode(f"GPUNode {_name_of(document)}: {error}") from error
+    return uses
+
+
 def cordoned_by_annotation(node_document: Json) -> frozenset[str]:
     """UUIDs that HAMi's annotation on a Node closes: a comma list, blanks around them dropped."""
     members = text(at(node_document, "metadata", "annotations", names.NODE_CORDON)).split(",")

@@ -1,0 +1,69 @@
+"""What a Node advertises: the adapter of ``ports.NodeStatus``, which the agent asks."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from cardwise.errors import ApiError
+from cardwise.kube.client import Client
+from cardwise.names import AGENT_DAEMONSET, MANAGER_AGENT
+from cardwise.wire.nodestatus import status_of
+
+_APPLY = "application/apply-patch+yaml"
+_NODES = "/api/v1/nodes"
+
+
+class KubeNodeStatus:
+    """``ports.NodeStatus`` on a real API server."""
+
+    def __init__(self, client: Client, *, namespace: str) -> None:
+        """Make the adapter; ``namespace`` is where the agents' DaemonSet is."""
+        self._client = client
+        self._daemonset = (
+            f"/apis/apps/v1/namespaces/{quote(namespace, safe='')}/daemonsets/{AGENT_DAEMONSET}"
+        )
+
+    async def get(self, name: str) -> dict[str, Any] | None:
+        """The Node as it is (a quorum read); None where there is none."""
+        return await self._or_none(_path(name))
+
+    async def watch(self, name: str) -> AsyncIterator[dict[str, Any] | None]:
+        """The Node as it is, then after each change, None when it went.
+
+        One object of the collection, by a selector that the API server has an index for: a change
+        of another node costs this watch nothing.
+        """
+        query = {"fieldSelector": f"metadata.name={name}"}
+        async for event in self._client.watch(_NODES, query=query):
+            yield None if event["type"] == "DELETED" else event["object"]
+
+    async def advertise(self, name: str, resources: Mapping[str, int]) -> None:
+        """Server-side apply: the API server knows what is ours, and removes what we leave out."""
+        try:
+            await self._client.request(
+                "PATCH",
+                f"{_path(name)}/status",
+                query={"fieldManager": MANAGER_AGENT, "force": "true"},
+                body=status_of(name, resources),
+                content_type=_APPLY,
+            )
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    async def installed(self) -> bool:
+        """Whether the agents' DaemonSet is there, and is not being deleted (a quorum read)."""
+        found = await self._or_none(self._daemonset)
+        return found is not None and "deletionTimestamp" not in found["metadata"]
+
+    async def _or_none(self, path: str) -> dict[str, Any] | None:
+        try:
+            return await self._client.request("GET", path)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+
+def _path(name: str) -> str:
+    return f"{_NODES}/{quote(name, safe='')}"
