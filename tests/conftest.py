@@ -17,7 +17,7 @@ settings.load_profile(PROFILE)
 
 UNIT_SECONDS = {"ci": 30, "thorough": 900}
 E2E = Path(__file__).parent / "e2e"
-pytest.register_assert_rewrite("contract.suite")
+pytest.register_assert_rewrite("contract.suite", "contract.nodestatus")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

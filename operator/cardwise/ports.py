@@ -111,11 +111,11 @@ class NodeStatus(Protocol):
         """
         ...
 
-    async def advertise(self, name: str, resources: Mapping[str, int]) -> None:
-        """Make these our part of the Node's capacity and allocatable.
+    async def advertise(self, name: str, changes: Mapping[str, int | None]) -> None:
+        """Write resources into the Node's capacity and allocatable; None removes one.
 
-        What we advertised before and leave out now is removed; what others wrote under other names
-        stays. Where there is no such Node, nothing is done.
+        The Node then tells that they are an agent's, until another writes them. Where there is no
+        such Node, nothing is done.
         """
         ...
 

@@ -201,13 +201,26 @@ class ControlPlane:
         """
         return self._api.request(method, path, body, content_type=content_type)
 
-    def service_account_kubeconfig(self, name: str, namespace: str = SYSTEM_NAMESPACE) -> Path:
-        """Return a kubeconfig with a token of this ServiceAccount, good for a day."""
+    def service_account_kubeconfig(
+        self, name: str, namespace: str = SYSTEM_NAMESPACE, *, pod: str | None = None
+    ) -> Path:
+        """Return a kubeconfig with a token of this ServiceAccount, good for a day.
+
+        ``pod`` is one that runs as the ServiceAccount: its token names it, and its node.
+        """
+        bound = []
+        if pod is not None:
+            found = self.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")
+            uid = found["metadata"]["uid"]
+            bound = [
+                f"--bound-object-{k}={v}"
+                for k, v in {"kind": "Pod", "name": pod, "uid": uid}.items()
+            ]
         token = self.kubectl(
-            "create", "token", name, f"-n={namespace}", f"--duration={_TOKEN_HOURS}h"
+            "create", "token", name, f"-n={namespace}", f"--duration={_TOKEN_HOURS}h", *bound
         )
         return self._pki.kubeconfig(
-            self.directory / f"{namespace}.{name}.kubeconfig",
+            self.directory / f"{namespace}.{pod or name}.kubeconfig",
             server=self.server,
             user=f"{namespace}/{name}",
             token=token.strip(),

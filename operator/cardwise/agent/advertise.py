@@ -13,7 +13,7 @@ from typing import Any
 
 from cardwise.errors import ApiError, BadGPUNode
 from cardwise.ports import NodeStatus
-from cardwise.wire.nodestatus import advertised, advertises, ours_to_advertise, resources_of
+from cardwise.wire.nodestatus import changes_of, resources_of
 
 LOG = logging.getLogger(__name__)
 
@@ -69,9 +69,7 @@ class Advertiser:
         pause = 0.0
         while not stop.is_set():
             try:
-                node = await self.store.get(self.name)
-                if node is not None and advertised(node):
-                    await self._advertise({})
+                await self._take_back()
             except ApiError as error:
                 pause = self._failed("node", f"may still advertise its cards: {error}", pause)
                 await _sleep(stop, pause)
@@ -86,7 +84,7 @@ class Advertiser:
         try:
             async with asyncio.timeout(LEAVE_SECONDS):
                 if not await self.store.installed():
-                    await self._advertise({})
+                    await self._take_back()
         except (ApiError, TimeoutError) as error:
             LOG.warning(
                 "node %s goes on advertising its cards if Cardwise is being uninstalled: %s",
@@ -119,11 +117,11 @@ class Advertiser:
             node, wanted = self._node, self._wanted
             if node is None or wanted is None:
                 continue
-            resources = ours_to_advertise(node, wanted)
-            if advertises(node, resources):
+            changes = changes_of(node, wanted)
+            if not changes:
                 continue
             try:
-                await self._advertise(resources)
+                await self._advertise(changes)
             except ApiError as error:
                 pause = self._failed("node", f"does not advertise its cards: {error}", pause)
                 self._news.set()
@@ -131,10 +129,15 @@ class Advertiser:
                 pause = self._well("node")
             await asyncio.sleep(pause * (0.5 + self.jitter()) if pause else BETWEEN_SECONDS)
 
-    async def _advertise(self, resources: Mapping[str, int]) -> None:
-        await self.store.advertise(self.name, resources)
-        told = ", ".join(f"{name} {amount}" for name, amount in resources.items())
-        LOG.info("node %s advertises %s", self.name, told or "its cards no longer")
+    async def _take_back(self) -> None:
+        node = await self.store.get(self.name)
+        if node is not None and (changes := changes_of(node, {})):
+            await self._advertise(changes)
+
+    async def _advertise(self, changes: Mapping[str, int | None]) -> None:
+        await self.store.advertise(self.name, changes)
+        told = [f"{'no' if amount is None else amount} {name}" for name, amount in changes.items()]
+        LOG.info("node %s advertises %s", self.name, ", ".join(told))
 
     def _failed(self, about: str, sentence: str, pause: float) -> float:
         """Say it, and how long to wait now."""

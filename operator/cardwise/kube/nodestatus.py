@@ -7,9 +7,9 @@ from urllib.parse import quote
 from cardwise.errors import ApiError
 from cardwise.kube.client import Client
 from cardwise.names import AGENT_DAEMONSET, MANAGER_AGENT
-from cardwise.wire.nodestatus import status_of
+from cardwise.wire.nodestatus import patch_of
 
-_APPLY = "application/apply-patch+yaml"
+_MERGE = "application/merge-patch+json"
 _NODES = "/api/v1/nodes"
 
 
@@ -37,15 +37,19 @@ class KubeNodeStatus:
         async for event in self._client.watch(_NODES, query=query):
             yield None if event["type"] == "DELETED" else event["object"]
 
-    async def advertise(self, name: str, resources: Mapping[str, int]) -> None:
-        """Server-side apply: the API server knows what is ours, and removes what we leave out."""
+    async def advertise(self, name: str, changes: Mapping[str, int | None]) -> None:
+        """Merge into the status, under the agents' name.
+
+        Not by server-side apply: where an applier leaves out the last field that he had in an
+        object, the neighbours that nobody owns go with it, such as the CPU that kubelet registered.
+        """
         try:
             await self._client.request(
                 "PATCH",
                 f"{_path(name)}/status",
-                query={"fieldManager": MANAGER_AGENT, "force": "true"},
-                body=status_of(name, resources),
-                content_type=_APPLY,
+                query={"fieldManager": MANAGER_AGENT},
+                body=patch_of(changes),
+                content_type=_MERGE,
             )
         except ApiError as error:
             if error.status != 404:

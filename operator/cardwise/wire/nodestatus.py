@@ -58,51 +58,42 @@ def resources_of(gpunode: Json, *, bounded: bool = True) -> dict[str, int]:
     }
 
 
-def ours_to_advertise(node: Json, resources: Mapping[str, int]) -> dict[str, int]:
-    """Without ``nvidia.com/gpu`` where another has written it: a device plugin's is kubelet's."""
-    is_anothers = names.RESOURCE_COUNT in _amounts(node, "capacity") and (
-        names.RESOURCE_COUNT not in _applied(node, "capacity")
-    )
-    return {
+def changes_of(node: Json, resources: Mapping[str, int]) -> dict[str, int | None]:
+    """What to write so that a Node advertises these of us; None removes, nothing is right as it is.
+
+    ``nvidia.com/gpu`` that another has written is left alone: a device plugin's is kubelet's. The
+    API server writes quantities in its own way (``1k``), so they are compared by worth.
+    """
+    ours = advertised(node)
+    if names.RESOURCE_COUNT in _amounts(node, "capacity") and names.RESOURCE_COUNT not in ours:
+        resources = {k: v for k, v in resources.items() if k != names.RESOURCE_COUNT}
+    stale = dict.fromkeys(sorted(ours - resources.keys()))
+    wrong = {
         name: amount
         for name, amount in resources.items()
-        if not (is_anothers and name == names.RESOURCE_COUNT)
+        if any(worth(_amounts(node, side).get(name)) != amount for side in _SIDES)
     }
-
-
-def advertises(node: Json, resources: Mapping[str, int]) -> bool:
-    """Whether a Node has exactly these of us: their worth, and none that we applied and now don't.
-
-    The API server writes quantities in its own way (``1k``), so they are compared by worth.
-    """
-    return advertised(node) <= resources.keys() and all(
-        worth(_amounts(node, side).get(name)) == amount
-        for side in _SIDES
-        for name, amount in resources.items()
-    )
+    return {**stale, **wrong}
 
 
 def advertised(node: Json) -> frozenset[str]:
-    """The resources of a Node that are there because an agent applied them."""
-    return _applied(node, "capacity") | _applied(node, "allocatable")
+    """The resources of a Node that an agent wrote and nobody changed since.
+
+    By the Node's own account of who wrote which field last (``metadata.managedFields``).
+    """
+    fields = [
+        mapping(at(entry, "fieldsV1", "f:status", "f:capacity"))
+        for entry in items(at(node, "metadata", "managedFields"))
+        if at(entry, "manager") == names.MANAGER_AGENT
+    ]
+    return frozenset(key.removeprefix("f:") for each in fields for key in each)
 
 
-def status_of(name: str, resources: Mapping[str, int]) -> Json:
-    """Our part of a Node's status, for server-side apply."""
-    amounts = {resource: str(amount) for resource, amount in resources.items()}
-    node: Json = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-    return {**node, "status": dict.fromkeys(_SIDES, amounts)} if amounts else node
+def patch_of(changes: Mapping[str, int | None]) -> Json:
+    """Changes as a merge patch of a Node's status."""
+    amounts = {name: None if amount is None else str(amount) for name, amount in changes.items()}
+    return {"status": dict.fromkeys(_SIDES, amounts)}
 
 
 def _amounts(node: Json, side: str) -> Json:
     return mapping(at(node, "status", side))
-
-
-def _applied(node: Json, side: str) -> frozenset[str]:
-    """By the Node's own account of who owns which field (``metadata.managedFields``)."""
-    fields = [
-        mapping(at(entry, "fieldsV1", "f:status", f"f:{side}"))
-        for entry in items(at(node, "metadata", "managedFields"))
-        if at(entry, "manager") == names.MANAGER_AGENT and at(entry, "operation") == "Apply"
-    ]
-    return frozenset(key.removeprefix("f:") for each in fields for key in each)

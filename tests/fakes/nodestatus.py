@@ -1,0 +1,141 @@
+"""Nodes without a cluster: ``ports.NodeStatus`` in memory, with who owns which resource."""
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from cardwise.errors import ApiError
+from cardwise.names import MANAGER_AGENT
+
+Json = dict[str, Any]
+SIDES = ("capacity", "allocatable")
+
+
+class FakeNodeStatus:
+    """What an API server would hold, the writes it got, and failures to come.
+
+    It follows who wrote a resource last: writing what stands there already changes no owner.
+    """
+
+    def __init__(self, *nodes: Json) -> None:
+        self.nodes = {node["metadata"]["name"]: copy.deepcopy(node) for node in nodes}
+        self.writes: list[dict[str, int | None]] = []
+        """What was advertised, in order."""
+        self.calls: list[str] = []
+        self.failures: list[ApiError] = []
+        """Raised by the next calls, one each; a watch's is raised at its beginning."""
+        self.daemonset = True
+        self.unanswered = False
+        """No call is ever answered."""
+        self._ours: dict[str, dict[str, set[str]]] = {}
+        self._watches: list[tuple[str, asyncio.Queue[Json | ApiError | None]]] = []
+
+    # --- the port ---------------------------------------------------------------------------------
+
+    async def get(self, name: str) -> Json | None:
+        await self._called("get")
+        return self._shown(name)
+
+    async def watch(self, name: str) -> AsyncIterator[Json | None]:
+        await self._called("watch")
+        news: asyncio.Queue[Json | ApiError | None] = asyncio.Queue()
+        watch = (name, news)
+        self._watches.append(watch)
+        try:
+            if name in self.nodes:
+                yield self._shown(name)
+            while True:
+                event = await news.get()
+                if isinstance(event, ApiError):
+                    raise event
+                if event == {}:
+                    return
+                yield event
+        finally:
+            self._watches.remove(watch)
+
+    async def advertise(self, name: str, changes: Mapping[str, int | None]) -> None:
+        await self._called("advertise")
+        if name not in self.nodes:
+            return
+        self.writes.append(dict(changes))
+        self._write(name, {k: v and rewritten(v) for k, v in changes.items()}, ours=True)
+
+    async def installed(self) -> bool:
+        await self._called("installed")
+        return self.daemonset
+
+    # --- others -----------------------------------------------------------------------------------
+
+    def put(self, node: Json) -> None:
+        """A Node is made, or made anew."""
+        name = node["metadata"]["name"]
+        self.nodes[name] = copy.deepcopy(node)
+        self._ours.pop(name, None)
+        self._tell(name)
+
+    def write(self, name: str, resources: Mapping[str, str | None]) -> None:
+        """Somebody else writes resources on both sides; None removes one."""
+        self._write(name, resources, ours=False)
+
+    def remove(self, name: str) -> None:
+        """The Node goes."""
+        del self.nodes[name]
+        self._ours.pop(name, None)
+        self._tell(name)
+
+    def end_watches(self, error: ApiError | None = None) -> None:
+        """Every watch ends, by itself or with an error."""
+        for _, news in self._watches:
+            news.put_nowait({} if error is None else error)
+
+    def _write(self, name: str, resources: Mapping[str, str | None], *, ours: bool) -> None:
+        for side in SIDES:
+            amounts = self.nodes[name].setdefault("status", {}).setdefault(side, {})
+            owned = self._ours.setdefault(name, {}).setdefault(side, set())
+            for resource, amount in resources.items():
+                if amounts.get(resource) == amount:
+                    continue
+                owned.discard(resource)
+                if amount is None:
+                    del amounts[resource]
+                else:
+                    amounts[resource] = amount
+                    if ours:
+                        owned.add(resource)
+        self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        for watched, news in self._watches:
+            if watched == name:
+                news.put_nowait(self._shown(name))
+
+    def _shown(self, name: str) -> Json | None:
+        if name not in self.nodes:
+            return None
+        node = copy.deepcopy(self.nodes[name])
+        status = {
+            f"f:{side}": {f"f:{each}": {} for each in sorted(owned)}
+            for side, owned in self._ours.get(name, {}).items()
+            if owned
+        }
+        if status:
+            entry = {"manager": MANAGER_AGENT, "operation": "Update", "subresource": "status"}
+            node["metadata"]["managedFields"] = [{**entry, "fieldsV1": {"f:status": status}}]
+        return node
+
+    async def _called(self, verb: str) -> None:
+        self.calls.append(verb)
+        if self.unanswered:
+            await asyncio.Event().wait()
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+def rewritten(amount: int) -> str:
+    """As the API server writes a quantity: ``1000`` becomes ``1k``."""
+    for power, suffix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if amount and amount % 10**power == 0:
+            return f"{amount // 10**power}{suffix}"
+    return str(amount)
