@@ -178,6 +178,14 @@ class Cluster(Protocol):
         """One Lease as it is now, or None; asked twice a second, so it waits for 2 s at most."""
         ...
 
+    async def write_lease(self, lease: dict[str, Any]) -> dict[str, Any]:
+        """Replace the version of a Lease that was read; without a version, create it.
+
+        Waits for 2 s at most; returns the Lease as it is kept. Status 409: it is there already, or
+        was changed since.
+        """
+        ...
+
     async def bind(self, binding: dict[str, Any], *, within: float) -> None:
         """Send a Binding: node, annotations and identity in one write, ``within`` seconds."""
         ...
@@ -188,6 +196,14 @@ class Cluster(Protocol):
         """Merge ``patch`` into a Pod, ``within`` seconds.
 
         Status 409: it was changed since the version that the patch names.
+        """
+        ...
+
+    async def evict(self, namespace: str, name: str, *, uid: str, version: str) -> None:
+        """Have one Pod deleted by the Eviction API, as budgets for disruption allow.
+
+        Status 409: it is another Pod, or another version of it; 429: a budget, or the API server's
+        own load, forbids it now.
         """
         ...
 

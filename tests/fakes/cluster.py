@@ -7,6 +7,7 @@ with watches of its own sets ``watch``.
 """
 
 import asyncio
+import re
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from fakes.apply import Applied
 Json = dict[str, Any]
 Key = tuple[str, str]
 _FINISHED = ("Succeeded", "Failed")
+_MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,13 @@ class FakeCluster:
             within=2.0,
         )
 
+    async def write_lease(self, lease: Json) -> Json:
+        """Replace the version of a Lease that was read, or create it."""
+        body = copied(lease)
+        return await self._do(
+            "write_lease", _key(body), lambda: self._write_lease(body), within=2.0
+        )
+
     async def bind(self, binding: Json, *, within: float) -> None:
         """Bind a Pod: node and annotations in one write."""
         body = copied(binding)
@@ -212,6 +221,12 @@ class FakeCluster:
             (namespace, name),
             lambda: self._patch(namespace, name, body),
             within=within,
+        )
+
+    async def evict(self, namespace: str, name: str, *, uid: str, version: str) -> None:
+        """Delete a Pod, if it is this version of this Pod and no budget forbids it."""
+        await self._do(
+            "evict", (namespace, name), lambda: self._evict(namespace, name, uid, version)
         )
 
     async def create_event(self, event: Json) -> None:
@@ -393,6 +408,34 @@ class FakeCluster:
             raise ApiError(422, f'Pod "{name}" is invalid: metadata.annotations: too long')
         if changed != pod:
             self.put(changed)
+
+    def _evict(self, namespace: str, name: str, uid: str, version: str) -> None:
+        """The rules of the API server's EvictionREST."""
+        metadata = self._held("Pod", name, namespace)["metadata"]
+        for field, wanted in (("uid", uid), ("resourceVersion", version)):
+            if metadata[field] != wanted:
+                raise ApiError(409, f'pods "{name}": the {field} in the precondition differs')
+        if not metadata.get("finalizers"):
+            self.remove("Pod", name, namespace)
+            return
+        pod = copied(self._held("Pod", name, namespace))
+        pod["metadata"]["deletionTimestamp"] = "2026-11-29T12:00:00Z"
+        self.put(pod)
+
+    def _write_lease(self, body: Json) -> Json:
+        name, version = body["metadata"]["name"], body["metadata"].get("resourceVersion")
+        held = self.objects["Lease"].get(_key(body))
+        if held is not None and not version:
+            raise ApiError(409, f'leases "{name}" already exists')
+        if version and (held is None or held["metadata"]["resourceVersion"] != version):
+            raise ApiError(409, f'leases "{name}": the object has been modified')
+        spec = body["spec"]
+        if spec.get("leaseDurationSeconds", 1) <= 0 or spec.get("leaseTransitions", 0) < 0:
+            raise ApiError(422, f'Lease "{name}" is invalid: spec')
+        for field in ("acquireTime", "renewTime"):
+            if field in spec and not _MICRO_TIME.fullmatch(spec[field]):
+                raise ApiError(400, f"cannot parse {field}")
+        return self.put(body)
 
     def _write_secret(self, body: Json) -> None:
         name, version = body["metadata"]["name"], body["metadata"].get("resourceVersion")

@@ -72,9 +72,15 @@ class KubeCluster:
 
     async def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
         """One Lease as it is now (a quorum read), or None."""
-        return await self._or_none(
-            f"/apis/coordination.k8s.io/v1/namespaces/{_segment(namespace)}/leases/{_segment(name)}"
-        )
+        return await self._or_none(f"{_leases_path(namespace)}/{_segment(name)}")
+
+    async def write_lease(self, lease: dict[str, Any]) -> dict[str, Any]:
+        """Replace the version of a Lease that was read; without a version, create it."""
+        metadata = lease["metadata"]
+        method, path = "POST", _leases_path(metadata["namespace"])
+        if metadata.get("resourceVersion"):
+            method, path = "PUT", f"{path}/{_segment(metadata['name'])}"
+        return await self._client.request(method, path, body=lease, within=2.0)
 
     async def bind(self, binding: dict[str, Any], *, within: float) -> None:
         """Send a Binding: node, annotations and identity in one write."""
@@ -88,6 +94,17 @@ class KubeCluster:
         """Merge a patch into a Pod."""
         path = _pod_path(namespace, name)
         await self._client.request("PATCH", path, body=patch, content_type=_MERGE, within=within)
+
+    async def evict(self, namespace: str, name: str, *, uid: str, version: str) -> None:
+        """Have one Pod deleted by the Eviction API, if it is this version of this Pod."""
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": namespace, "name": name},
+            "deleteOptions": {"preconditions": {"uid": uid, "resourceVersion": version}},
+        }
+        path = f"{_pod_path(namespace, name)}/eviction"
+        await self._client.request("POST", path, body=eviction)
 
     async def create_event(self, event: dict[str, Any]) -> None:
         """Post an event (events.k8s.io/v1)."""
@@ -172,6 +189,10 @@ def _pod_path(namespace: str, name: str) -> str:
 
 def _events_path(namespace: str) -> str:
     return f"/apis/events.k8s.io/v1/namespaces/{_segment(namespace)}/events"
+
+
+def _leases_path(namespace: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{_segment(namespace)}/leases"
 
 
 def _secrets_path(namespace: str) -> str:
