@@ -7,6 +7,7 @@ of the loopback, so that the API server reaches it by the Service and checks the
 """
 
 import base64
+import functools
 import os
 import sys
 from pathlib import Path
@@ -32,11 +33,12 @@ SERVING_SECRET: Final = f"{SYSTEM}/secrets/cardwise-webhook-tls"
 
 
 class Installation:
-    """What ``kubectl apply -k manifests/overlays/default`` brings into a cluster."""
+    """What ``kubectl apply -k manifests/overlays/OVERLAY`` brings into a cluster."""
 
-    def __init__(self, cp: ControlPlane) -> None:
+    def __init__(self, cp: ControlPlane, overlay: str = "default") -> None:
         """Apply it, and return when GPUNodes can be written."""
         self.cp = cp
+        self._overlay = overlay
         self._directory = cp.directory / "installation"
         self._port = free_port()
         self._apply()
@@ -45,13 +47,12 @@ class Installation:
         self.webhook_address = f"{address['spec']['clusterIP']}:{self._port}"
         """Where the API server calls the webhook."""
         self.settings = self._config_map("cardwise-settings") / "cardwise.yaml"
-        self.scheduler = self._config_map("cardwise-kube-scheduler") / "scheduler.yaml"
         self._tls = Mount(self._directory / "tls")
 
     def _apply(self) -> None:
         self._directory.mkdir()
         # kustomize takes a base by a relative path only.
-        base = os.path.relpath(ROOT / "manifests/overlays/default", self._directory.resolve())
+        base = os.path.relpath(ROOT / "manifests/overlays" / self._overlay, self._directory.resolve())
 
         def port(kind: str, path: str) -> Json:
             change = [{"op": "replace", "path": path, "value": self._port}]
@@ -70,6 +71,11 @@ class Installation:
         }
         (self._directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
         self.cp.apply(self._directory)
+
+    @functools.cached_property
+    def scheduler(self) -> Path:
+        """The configuration of our kube-scheduler."""
+        return self._config_map("cardwise-kube-scheduler") / "scheduler.yaml"
 
     def _config_map(self, name: str) -> Path:
         """A directory with the files of a ConfigMap, whose name ends in a hash."""

@@ -17,6 +17,7 @@ from cardwise.controller.binder import Binder
 from cardwise.controller.classes import Classes
 from cardwise.controller.clock import Clock
 from cardwise.controller.decider import Decider
+from cardwise.controller.elector import Elector
 from cardwise.controller.gate import Gate
 from cardwise.controller.gates.assembly import Gates
 from cardwise.controller.keeper import CertificateKeeper
@@ -90,6 +91,7 @@ class Controller:
     usage: UsageWriter = field(init=False)
     activity: Activity | None = field(init=False)
     gates: Gates | None = field(init=False)
+    elector: Elector | None = field(init=False)
 
     def __post_init__(self) -> None:
         tenure = Tenure(self.election.identity, self.clock) if self.election else None
@@ -147,6 +149,7 @@ class Controller:
         self.gates = self._gates() if Door.GATES in self.doors else None
         self.usage = UsageWriter(self.ledger, self.cluster, self.gate)
         self.activity = self._activity(tenure, self.election)
+        self.elector = self._elector(self.election)
 
     @property
     def doors(self) -> set[Door]:
@@ -182,6 +185,18 @@ class Controller:
             began=self._begin,
         )
 
+    def _elector(self, election: Election | None) -> Elector | None:
+        """Where no kube-scheduler runs beside us that would compete for the Lease."""
+        if election is None or Door.EXTENDER in self.doors:
+            return None
+        return Elector(
+            cluster=self.cluster,
+            lease=(election.namespace, election.name),
+            host=election.identity,
+            clock=self.clock,
+            stuck=self.gate.stuck,
+        )
+
     def _begin(self) -> None:
         """This replica has become active: what the other one left undone is not known."""
         self.waker.begin()
@@ -212,6 +227,8 @@ class Controller:
             running += self.gates.tasks()
         if self.activity is not None:
             running.append(self.activity.run())
+        if self.elector is not None:
+            running.append(self.elector.run())
         if self.webhook_certificates:
             running.append(CertificateKeeper(self.cluster, self.gate, self.clock).run())
         if self.own_pod is not None:
@@ -305,6 +322,8 @@ async def _stop(
     if controller.gates is not None:
         await controller.gates.stop(_FINISH_SECONDS)
     await controller.binder.stop()
+    if controller.elector is not None:
+        await controller.elector.release()
     # Kopf last, and by its own flag: in its end it cancels whatever task began after it.
     kopf_stop.set()
     for task in running[:-1]:
