@@ -1,6 +1,6 @@
 """Behind the stage: the processes of Cardwise, the nodes and their cards, and making all empty.
 
-Cardwise is installed by its overlay "default". Controller, kube-scheduler, webhook and agents are
+Cardwise is installed by its overlay "default", or "gates" for that door. Controller, kube-scheduler, webhook and agents are
 the real processes with the command lines that it ships, under their own accounts; the nodes are
 KWOK's.
 """
@@ -15,6 +15,7 @@ import yaml
 
 import build
 from cardwise import names
+from cardwise.names import Door
 from controlplane.launcher import (
     SYSTEM_NAMESPACE,
     ApiError,
@@ -30,6 +31,8 @@ __all__ = ["GPUNODES", "PROGRAMS", "Backstage", "Json", "path_of"]
 Json = dict[str, Any]
 
 _MERGE: Final = "application/merge-patch+json"
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+_OVERLAYS: Final = {Door.EXTENDER: "default", Door.GATES: "gates"}
 _APPLY: Final = "application/apply-patch+yaml"
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _NOW: Final = {"gracePeriodSeconds": 0}
@@ -44,11 +47,14 @@ class Backstage:
     leader_election = False
     environment: Mapping[str, str] | None = None
     """What the downward API would tell the controller."""
+    scheduler: Process
+    """Ours, or the cluster's own where Pods come by the door of gates."""
 
-    def __init__(self, cp: ControlPlane) -> None:
+    def __init__(self, cp: ControlPlane, door: Door = Door.EXTENDER) -> None:
         """Install Cardwise on a control plane and start it; `raised` is the way in."""
         self.cp = cp
-        self.installation = Installation(cp)
+        self.door = door
+        self.installation = Installation(cp, _OVERLAYS[door])
         self.account = cp.service_account_kubeconfig("cardwise-controller")
         self._agent_account = cp.service_account_kubeconfig("cardwise-agent")
         self._agents: dict[str, Process] = {}
@@ -63,20 +69,28 @@ class Backstage:
 
     @classmethod
     @contextlib.contextmanager
-    def raised(cls, *, audit: bool = False) -> Iterator[Self]:
+    def raised(cls, *, audit: bool = False, door: Door = Door.EXTENDER) -> Iterator[Self]:
         """Start everything, and end it."""
         with ControlPlane.start(audit=audit) as cp:
-            yield cls(cp)
+            yield cls(cp, door)
+
+    @property
+    def gates(self) -> bool:
+        """Whether Pods come by the door of gates."""
+        return self.door is Door.GATES
 
     # --- life -------------------------------------------------------------------------------------
 
     def start_cardwise(self) -> None:
-        """Start one controller, and its kube-scheduler."""
-        self._port = free_port()
+        """Start one controller, and the kube-scheduler that binds."""
+        self._port, self._reports_port = free_port(), free_port()
         self.start_controller()
-        self.scheduler = self.cp.start_scheduler(
-            extender_url=self.extender_url, configuration=self.installation.scheduler
-        )
+        if self.gates:
+            self.scheduler = self.cp.start_default_scheduler()
+        else:
+            self.scheduler = self.cp.start_scheduler(
+                extender_url=self.extender_url, configuration=self.installation.scheduler
+            )
 
     def mend(self) -> None:
         """Start what a test ended or changed."""
@@ -107,14 +121,16 @@ class Backstage:
         config = self.installation.settings
         if settings is not None:
             config = self.cp.directory / "controller.yaml"
-            config.write_text(yaml.safe_dump(settings))
+            scheduling = {"door": str(self.door), **settings.get("scheduling", {})}
+            config.write_text(yaml.safe_dump({**settings, "scheduling": scheduling}))
+        listen = {} if self.gates else {"listen": f"127.0.0.1:{self._port}"}
         argv = self.installation.command(
             "deployments/cardwise-scheduler",
             "controller",
             config=config,
-            listen=f"127.0.0.1:{self._port}",
-            metrics_listen=f"127.0.0.1:{free_port()}",
+            metrics_listen=f"127.0.0.1:{self._reports_port}",
             kubeconfig=kubeconfig or self.account,
+            **listen,
         )
         if not self.leader_election:
             argv.append("--no-leader-election")
@@ -140,13 +156,13 @@ class Backstage:
             path = f"/api/v1/namespaces/{self.namespace}/pods?dryRun=All"
             pod = build.pod(scheduler="", namespace=self.namespace)
             del pod["metadata"]["resourceVersion"]
-            scheduler = self.cp.request("POST", path, pod)["spec"]["schedulerName"]
-            return bool(scheduler == names.SCHEDULER_NAME)
+            spec = self.cp.request("POST", path, pod)["spec"]
+            return bool(spec["schedulerName"] == names.SCHEDULER_NAME or "schedulingGates" in spec)
 
         self.cp.wait("the webhook to admit Pods", passes, 60)
 
     def ready(self) -> None:
-        """Wait until the controller answers kube-scheduler."""
+        """Wait until the controller is ready to act."""
         self.cp.wait("the controller to be ready", self.is_ready, 60)
 
     @property
@@ -155,11 +171,11 @@ class Backstage:
         return f"http://127.0.0.1:{self._port}"
 
     def is_ready(self) -> bool:
-        """Whether the controller answers kube-scheduler now."""
+        """Whether the controller is ready to act now."""
         assert self.controller.poll() is None, f"it ended:\n{self.controller.tail()}"
-        url = f"{self.extender_url}/readyz"
+        url = f"http://127.0.0.1:{self._reports_port}/readyz"
         try:
-            with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - http
+            with urllib.request.urlopen(url, timeout=5):
                 return True
         except OSError:  # nobody listens yet, or it says that it is not ready
             return False
@@ -215,12 +231,20 @@ class Backstage:
             fields: of the Node, as `ControlPlane.add_node` takes them.
         """
         self.bare_node(name, gpus=0 if cards is None else 40, **fields)
+        if self.gates and cards is not None and not isinstance(cards, str | Path):
+            self._advertise(name)
         if isinstance(cards, str | Path):
             self._start_agent(name, cards)
         elif cards is not None:
             self.report(build.gpunode(name, cards, links=links))
         if cards is not None:
             self.cp.wait(f"the controller to know {name}", lambda: self.usage(name), 30)
+
+    def _advertise(self, name: str) -> None:
+        """Say what an agent would say of the node's cards, and more."""
+        room = dict.fromkeys(names.RESOURCES[1:], "1P")
+        status = {"status": {"capacity": room, "allocatable": room}}
+        self.cp.request("PATCH", f"/api/v1/nodes/{name}/status", status, content_type=_STRATEGIC)
 
     def bare_node(self, name: str, **fields: Any) -> None:
         """Add a node that nothing is reported of, and wait until KWOK runs and ends its Pods."""
@@ -257,7 +281,7 @@ class Backstage:
 
     def _start_agent(self, node: str, profile: str | Path) -> None:
         config = self.cp.directory / "agent.yaml"
-        config.write_text("agent: {reportSeconds: 1}")
+        config.write_text(f"agent: {{reportSeconds: 1}}\nscheduling: {{door: {self.door}}}")
         argv = self.installation.command(
             "daemonsets/cardwise-agent",
             "agent",

@@ -52,7 +52,9 @@ class Installation:
     def _apply(self) -> None:
         self._directory.mkdir()
         # kustomize takes a base by a relative path only.
-        base = os.path.relpath(ROOT / "manifests/overlays" / self._overlay, self._directory.resolve())
+        base = os.path.relpath(
+            ROOT / "manifests/overlays" / self._overlay, self._directory.resolve()
+        )
 
         def port(kind: str, path: str) -> Json:
             change = [{"op": "replace", "path": path, "value": self._port}]

@@ -124,11 +124,16 @@ class Stage(Backstage):
         return card
 
     def pending(self, name: str, reason: str, within: float = 20) -> str:
-        """Wait until kube-scheduler says that the Pod waits for this reason; all it says."""
+        """Wait until a person is told that the Pod waits for this reason; all that is said.
+
+        kube-scheduler says it in a condition; of a Pod behind our gate only our event tells.
+        """
 
         def said() -> str:
             pod = self.get(name)
             assert "nodeName" not in pod["spec"], f"Pod {name} does not wait: it is bound"
+            if pod["spec"].get("schedulingGates"):
+                return self._told(pod, reason)
             for condition in pod["status"].get("conditions", ()):
                 if condition["type"] == "PodScheduled" and condition["status"] == "False":
                     message = str(condition.get("message"))
@@ -139,16 +144,21 @@ class Stage(Backstage):
 
     def event(self, name: str, reason: str, within: float = 60) -> str:
         """Wait for our event of this reason on the Pod; what it says."""
-        uid = self.get(name)["metadata"]["uid"]
+        pod = self.get(name)
+        return self.cp.wait(
+            f"event {reason} on Pod {name}", lambda: self._told(pod, reason), within
+        )
+
+    def _told(self, pod: Json, reason: str) -> str:
+        """What our event of this reason says; empty where there is none."""
         path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
-
-        def note() -> str:
-            for event in self.cp.request("GET", path)["items"]:
-                if event["reason"] == reason and event["regarding"].get("uid") == uid:
-                    return str(event.get("note"))
-            return ""
-
-        return self.cp.wait(f"event {reason} on Pod {name}", note, within)
+        for event in self.cp.request("GET", path)["items"]:
+            if (
+                event["reason"] == reason
+                and event["regarding"].get("uid") == pod["metadata"]["uid"]
+            ):
+                return str(event.get("note"))
+        return ""
 
     def describe(self, name: str) -> str:
         """What ``kubectl describe`` prints."""

@@ -264,7 +264,7 @@ class ControlPlane:
     def start_scheduler(
         self,
         *,
-        extender_url: str,
+        extender_url: str | None,
         name: str = "scheduler",
         leader_elect: bool = False,
         qps: float = 2000,
@@ -276,14 +276,17 @@ class ControlPlane:
 
         It runs as ServiceAccount cardwise-controller (so `standing_ground` comes first) with the
         shipped ``configuration``, only told another address of the extender, whether to elect a
-        leader, and a higher client limit.
+        leader, and a higher client limit. Without an ``extender_url`` it asks nobody.
 
         ``host`` is its host name, by which it calls itself in the Lease: there is no option for
         that. By default it is the machine's. ``kubeconfig`` is another way to the API server.
         """
         kubeconfig = kubeconfig or self.service_account_kubeconfig(SCHEDULER_ACCOUNT)
         config = yaml.safe_load(configuration.read_text())
-        config["extenders"][0]["urlPrefix"] = extender_url
+        if extender_url is None:
+            config.pop("extenders", None)
+        else:
+            config["extenders"][0]["urlPrefix"] = extender_url
         config["leaderElection"]["leaderElect"] = leader_elect
         config["clientConnection"] = {
             "kubeconfig": str(kubeconfig),
@@ -292,10 +295,15 @@ class ControlPlane:
         }
         path = self.directory / f"{name}.yaml"
         path.write_text(yaml.safe_dump(config))
+        return self._start_scheduler(name, path, kubeconfig, host)
+
+    def _start_scheduler(
+        self, name: str, config: Path, kubeconfig: Path, host: str | None = None
+    ) -> Process:
         port = self._supervisor.reserve_port()
         argv = components.kube_scheduler(
             self._binaries / "kube-scheduler",
-            config=path,
+            config=config,
             serving=self._serving,
             port=port,
             kubeconfig=kubeconfig,
@@ -307,6 +315,18 @@ class ControlPlane:
         )
         self._supervisor.wait_until_ready(scheduler, "/readyz")
         return scheduler
+
+    def start_default_scheduler(self) -> Process:
+        """Start the cluster's own kube-scheduler, with every setting as it comes."""
+        path = self.directory / "default-scheduler.yaml"
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": str(self.admin_kubeconfig)},
+        }
+        path.write_text(yaml.safe_dump(config))
+        return self._start_scheduler("default-scheduler", path, self.admin_kubeconfig)
 
     def wait(self, what: str, predicate: Callable[[], T], timeout: float) -> T:
         """Ask until the answer is truthy and return it; a refused request counts as "not yet".

@@ -5,14 +5,26 @@ from collections.abc import Generator, Iterator
 import pytest
 
 import audit
+from cardwise.names import Door
 from fault_proxy import FaultProxy
 from stage import Stage
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give every test that needs a stage its door: both, where it is marked so.
+
+    All have one, so that pytest puts those of a door together: it takes seconds to start.
+    """
+    if "theatre" in metafunc.fixturenames:
+        both = metafunc.definition.get_closest_marker("both_doors") is not None
+        doors = list(Door) if both else [Door.EXTENDER]
+        metafunc.parametrize("theatre", doors, indirect=True, scope="session", ids=str)
+
+
 @pytest.fixture(scope="session")
-def theatre() -> Iterator[Stage]:
-    """One control plane with Cardwise for the whole run: it takes seconds to start."""
-    with Stage.raised(audit=True) as raised:
+def theatre(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """One control plane with Cardwise for all tests of a door."""
+    with Stage.raised(audit=True, door=request.param) as raised:
         yield raised
         assert audit.refused(raised.cp) == set(), "a right was missing"
 
