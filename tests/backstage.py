@@ -1,8 +1,8 @@
 """Behind the stage: the processes of Cardwise, the nodes and their cards, and making all empty.
 
-Cardwise is installed by its overlay "default", or "gates" for that door. Controller, kube-scheduler, webhook and agents are
-the real processes with the command lines that it ships, under their own accounts; the nodes are
-KWOK's.
+Cardwise is installed by its overlay "default", or "gates" for that door. Controller,
+kube-scheduler, webhook and agents are the real processes with the command lines that it ships,
+under their own accounts; the nodes are KWOK's.
 """
 
 import contextlib
