@@ -328,7 +328,7 @@ async def test_a_pod_that_is_gone_is_answered_404() -> None:
     world, pod = await held()
     world.cluster.remove("Pod", "p", "default")
 
-    assert await world.bind(pod) == 'the API server refused the Binding: pod "p" not found'
+    assert await world.bind(pod) == "the Pod is gone"
     assert world.used() == {}
 
 
