@@ -1,10 +1,14 @@
 """What kube-scheduler would refuse a node for: one table a rule."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import build
+import hostile
 from cardwise.names import NodeReason
-from cardwise.noderules import Needs, NodeBook
+from cardwise.noderules import Needs, NodeBook, Volumes, unchecked
+from cardwise.noderules.needs import ANY_ADDRESS
 
 
 def taint(key="gpu", value="yes", effect="NoSchedule"):
@@ -217,3 +221,208 @@ def test_room_is_what_is_allocatable_less_what_is_taken(taken, asked, want) -> N
         book.take(f"uid-{number}", "n1", Needs(pod(requests=requests)))
 
     assert book.refusal(Needs(pod(requests=asked)), "n1") is want
+
+
+@pytest.mark.parametrize(
+    ("room", "taken", "asked", "want"),
+    [
+        pytest.param("1Gi", "500Mi", "600Mi", NodeReason.STORAGE, id="too little"),
+        pytest.param("1Gi", "500Mi", "524Mi", None, id="exactly all there is"),
+        pytest.param(None, "0", "1", NodeReason.STORAGE, id="what is not told is nothing"),
+        pytest.param(None, "5", "0", None, id="what asks for nothing"),
+    ],
+)
+def test_ephemeral_storage(room, taken, asked, want) -> None:
+    book = a_book(**{} if room is None else {"ephemeral-storage": room})
+    book.take("uid", "n1", Needs(pod(requests={"ephemeral-storage": taken})))
+
+    assert book.refusal(Needs(pod(requests={"ephemeral-storage": asked})), "n1") is want
+
+
+HUGE = "hugepages-2Mi"
+
+
+@pytest.mark.parametrize(
+    ("room", "taken", "asked", "want"),
+    [
+        pytest.param({"example.com/a": "2"}, {"example.com/a": "1"}, {"example.com/a": "1"}, None),
+        pytest.param({"example.com/a": "2"}, {"example.com/a": "1"}, {"example.com/a": "2"}, ...),
+        pytest.param({"example.com/a": "2"}, {}, {"example.com/b": "1"}, ...),
+        pytest.param({HUGE: "4Mi"}, {HUGE: "2Mi"}, {HUGE: "4Mi"}, ...),
+        pytest.param({HUGE: "4Mi"}, {}, {HUGE: "4Mi"}, None),
+        pytest.param({}, {}, {"nvidia.com/gpu": "8", "nvidia.com/gpumem": "1k"}, None),
+    ],
+    ids=[
+        "the last piece", "a piece too many", "not there", "too few huge pages",
+        "all huge pages", "cards are not a node's matter",
+    ],
+)  # fmt: skip
+def test_other_resources(room, taken, asked, want) -> None:
+    book = a_book(**room)
+    book.take("uid", "n1", Needs(pod(requests=taken)))
+
+    refusal = book.refusal(Needs(pod(requests=asked)), "n1")
+
+    assert refusal is (NodeReason.RESOURCE if want is ... else None)
+
+
+def a_book(**room):
+    node = build.node_object("n1")
+    node["status"]["allocatable"] |= room
+    book = NodeBook()
+    book.apply_node(node)
+    return book
+
+
+# Ports --------------------------------------------------------------------------------------------
+
+
+def listening(*ports, sidecar=False, init=()):
+    container = {**build.container("c", sidecar=sidecar), "ports": list(ports)}
+    if sidecar or init:
+        return build.pod(containers=[build.container()], init=[container, *init])
+    return build.pod(containers=[container])
+
+
+def port(number=80, address=None, protocol=None):
+    given = {"hostPort": number, "hostIP": address, "protocol": protocol}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+TAKEN = NodeReason.PORTS
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "want"),
+    [
+        pytest.param(port(), port(), TAKEN, id="the same port"),
+        pytest.param(port(), port(81), None, id="another port"),
+        pytest.param(port(), port(protocol="UDP"), None, id="another protocol"),
+        pytest.param(port(), port(protocol="TCP"), TAKEN, id="no protocol is TCP"),
+        pytest.param(port(address="10.0.0.1"), port(address="10.0.0.2"), None, id="elsewhere"),
+        pytest.param(port(address="10.0.0.1"), port(address="10.0.0.1"), TAKEN, id="same address"),
+        pytest.param(port(address="10.0.0.1"), port(), TAKEN, id="all addresses against one"),
+        pytest.param(port(), port(address="10.0.0.1"), TAKEN, id="one address against all"),
+        pytest.param(port(address=ANY_ADDRESS), port(), TAKEN, id="all addresses by name"),
+        pytest.param({"containerPort": 80}, {"containerPort": 80}, None, id="not of the node"),
+        pytest.param(port(0), port(0), None, id="port 0 is none"),
+    ],
+)
+def test_host_ports(there, asked, want) -> None:
+    book = a_book()
+    book.take("uid", "n1", Needs(listening(there)))
+
+    assert book.refusal(Needs(listening(asked)), "n1") is want
+
+
+@pytest.mark.parametrize(
+    ("tenant", "want"),
+    [
+        pytest.param(listening(port(), sidecar=True), TAKEN, id="of a sidecar"),
+        pytest.param(
+            listening(port(), init=[build.container("i")]), None, id="of an init container"
+        ),
+    ],
+)
+def test_host_ports_of_containers_that_run_to_the_end(tenant, want) -> None:
+    book = a_book()
+    book.take("uid", "n1", Needs(tenant))
+
+    assert book.refusal(Needs(listening(port())), "n1") is want
+
+
+# What is not told ---------------------------------------------------------------------------------
+
+
+def test_a_node_that_tells_nothing_has_nothing() -> None:
+    book = NodeBook()
+    book.apply_node({"metadata": {"name": "n1"}})
+
+    assert book.refusal(Needs(pod()), "n1") is NodeReason.PODS
+
+
+def test_a_node_that_nobody_told_of_is_refused_by_its_name() -> None:
+    book = a_book()
+
+    assert book.refusal(Needs(pod()), "n2") is NodeReason.AFFINITY
+    assert book.refusals(Needs(pod()), ("n1", "n2")) == {"n2": NodeReason.AFFINITY}
+
+
+def test_where_nodes_are_told_of_in_part_the_rest_is_no_bound() -> None:
+    book = NodeBook(untold_is_no_bound=True)
+    book.apply_node({"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1"}}})
+    big = Needs(pod(requests={"memory": "1Pi", "example.com/a": "7"}))
+
+    assert book.refusals(big, ("n1", "n2")) == {}
+    assert book.refusal(big, "n2") is None
+    assert book.refusal(Needs(pod(requests={"cpu": "2"})), "n1") is NodeReason.CPU
+
+
+# Spoilt objects -----------------------------------------------------------------------------------
+
+WHOLE_POD = listening(port(), sidecar=True)
+WHOLE_POD["spec"] |= affinity(where("zone", "In", "b"))["spec"] | {
+    "tolerations": [taint()],
+    "nodeSelector": {"a": "b"},
+    "overhead": {"cpu": 1},
+    "resources": {"requests": {"cpu": "1"}},
+    "volumes": [
+        {"name": "v", "persistentVolumeClaim": {"claimName": "c"}},
+        {"name": "e", "ephemeral": {}},
+    ],
+    "topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}],
+}
+WHOLE_POD["spec"]["affinity"]["podAntiAffinity"] = {
+    "requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "zone", "namespaces": ["n"], "labelSelector": {"matchLabels": {"a": "b"}}}
+    ]
+}
+WHOLE_POD["status"] |= {
+    "resources": {"requests": {"cpu": "1"}},
+    "allocatedResources": {"cpu": "1"},
+    "containerStatuses": [{"name": "app", "allocatedResources": {"cpu": "1"}}],
+    "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
+}
+WHOLE_NODE = build.node_object(taints=[taint()], labels=LABELS, unschedulable=True)
+WHOLE_CLAIM = {
+    "metadata": {
+        "name": "c",
+        "namespace": "default",
+        "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        "ownerReferences": [{"uid": "u", "controller": True}],
+    },
+    "spec": {"volumeName": "v", "storageClassName": "s", "accessModes": ["ReadWriteMany"]},
+    "status": {"phase": "Bound"},
+}
+WHOLE_VOLUME = {
+    "metadata": {"name": "v", "labels": {"topology.kubernetes.io/zone": "a"}},
+    "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [where("zone", "In", "b")]}}},
+}
+CLASS = {"metadata": {"name": "s"}, "volumeBindingMode": "Immediate"}
+
+
+def objects(whole):
+    return hostile.spoilt(st.just(whole)).filter(lambda value: isinstance(value, dict))
+
+
+@given(
+    objects(WHOLE_POD) | st.just(WHOLE_POD),
+    objects(WHOLE_NODE) | st.just(WHOLE_NODE),
+    objects(WHOLE_CLAIM) | st.just(WHOLE_CLAIM),
+    objects(WHOLE_VOLUME) | st.just(WHOLE_VOLUME),
+    objects(CLASS) | st.just(CLASS),
+)
+def test_spoilt_objects_are_judged_without_a_traceback(
+    pod_json, node, claim, volume, storage_class
+) -> None:
+    book, volumes, needs = NodeBook(), Volumes(), Needs(pod_json)
+    volumes.apply_claim(claim)
+    volumes.apply_volume(volume)
+    volumes.apply_class(storage_class)
+    book.apply_node(node)
+    book.take("uid", "n1", needs)
+
+    assert isinstance(unchecked(pod_json), str)
+    judged = volumes.judge(needs)
+    assert book.refusal(needs, "n1", judged.reach) in (None, *NodeReason)
+    book.release("uid")

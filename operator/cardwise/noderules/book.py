@@ -69,6 +69,8 @@ class NodeBook:
             return
         self._relabel(name, None)
         self._touch_facts(name)
+        # Whoever is still counted there keeps nobody away from its neighbours any more.
+        self.grew = True
         self._journal.forget(self._facts)
         self._facts_journal.forget(self._facts)
 
