@@ -12,8 +12,9 @@ import hostile
 import test_admission as table
 from cardwise.admission import Admission, admit, json_patch, template_warnings
 from cardwise.doors import door_of
-from cardwise.names import DOOR, GANG, GANG_SIZE, GATE, Door
+from cardwise.names import DOOR, GANG, GANG_SIZE, GATE, POD_GROUP_LABEL, Door
 from cardwise.settings import Settings, parse
+from cardwise.wire.pods import asks_cards, request_of
 
 EXTENDER: Final = Settings()
 GATES: Final = parse("scheduling: {door: gates}")
@@ -33,6 +34,12 @@ def pod(*, scheduler: str = "default-scheduler", door: str | None = None, **spec
     written = {} if door is None else {DOOR: door}
     made = build.pod(gpumem=1000, scheduler=scheduler, annotations=written)
     made["spec"].update(spec)
+    return made
+
+
+def gang_pod(**fields: Any) -> Any:
+    made = pod(**fields)
+    made["metadata"]["annotations"][GANG] = "g"
     return made
 
 
@@ -81,6 +88,13 @@ def scheduler_of(admission: Admission) -> str:
             id="a claim of its own",
         ),
         pytest.param(pod(volumes=[{"name": "x", "emptyDir": {}}]), "EGEG", id="another volume"),
+        pytest.param(gang_pod(), "EGGG", id="one of a gang"),
+        pytest.param(gang_pod(scheduler="cardwise-scheduler"), "EGGG", id="of our scheduler"),
+        pytest.param(gang_pod(door="extender"), "EGEE", id="a gang, but the extender is asked"),
+        pytest.param(gang_pod(**APART), "EGEE", id="a gang that gates can't check"),
+        pytest.param(
+            build.pod(labels={POD_GROUP_LABEL: "g"}, scheduler=""), "EGGG", id="by its label"
+        ),
         pytest.param({}, "EGEG", id="an empty object"),
     ],
 )
@@ -230,6 +244,16 @@ def test_a_gate_on_a_pod_that_is_none_of_our_business_stays() -> None:
             id="gates were asked, and can't check it",
         ),
         pytest.param(pod(**CLAIM), GATES, (), id="a claim may be bound already"),
+        pytest.param(gang_pod(), BOTH, (), id="a gang goes by gates"),
+        pytest.param(
+            gang_pod(),
+            EXTENDER,
+            (
+                "cardwise.dev/gang has no effect at the door extender: the Pods are placed one by "
+                "one",
+            ),
+            id="a gang at the extender",
+        ),
     ],
 )
 def test_the_warnings_about_doors(asked: Any, settings: Settings, warnings: Any) -> None:
@@ -258,13 +282,21 @@ def with_spec(pod: Any, door: str | None, spec: dict[str, Any]) -> Any:
     return made
 
 
+def with_gang(pod: Any, gang: dict[str, str]) -> Any:
+    made = copy.deepcopy(pod)
+    made["metadata"]["annotations"].update(gang)
+    return made
+
+
 gates = st.sampled_from([{}, *({"schedulingGates": g} for g in ([KUEUE], [OURS], [KUEUE, OURS]))])
 rules = st.sampled_from([{}, APART, CLAIM])
 doors = st.sampled_from([None, "gates", "extender", "window"])
+gangs = st.sampled_from([{}, {}, {GANG: "g"}])
 pods = st.builds(
-    lambda pod, door, gate, rule: with_spec(pod, door, {**gate, **rule}),
+    lambda pod, door, gang, gate, rule: with_spec(with_gang(pod, gang), door, {**gate, **rule}),
     table.pods,
     doors,
+    gangs,
     gates,
     rules,
 )
@@ -296,8 +328,9 @@ def test_what_a_door_wrote_is_no_obstacle_at_another(
     there = door_of(admit(pod, one).pod, two)
     led = admit(admit(pod, one).pod, two)
 
-    if led.matched and led.denial is None and there is not None:
-        assert (OURS in gates_of(led)) == (there is Door.GATES)
+    if led.denial is None and asks_cards(pod) and there is not None:
+        cards = request_of(led.pod, two) is not None
+        assert (OURS in gates_of(led)) == (cards and there is Door.GATES)
 
 
 @given(pods)
@@ -322,8 +355,10 @@ def test_gates_of_others_are_never_touched(pod: Any, settings: Settings) -> None
 
     assert others(admission.pod) == others(pod)
     assert gates_of(admission).count(OURS) <= 1
-    if admission.matched and admission.denial is None and door_of(pod, settings):
-        assert (OURS in gates_of(admission)) == (door_of(pod, settings) is Door.GATES)
+    door = door_of(pod, settings)
+    if admission.denial is None and asks_cards(pod) and door is not None:
+        cards = request_of(admission.pod, settings) is not None
+        assert (OURS in gates_of(admission)) == (cards and door is Door.GATES)
 
 
 @given(hostile.spoilt(pods), every)

@@ -10,7 +10,9 @@ from typing import Any
 from cardwise.names import (
     DEFAULT_SCHEDULER,
     DOOR,
+    GANG,
     GATE,
+    POD_GROUP_LABEL,
     SCHEDULER_NAME,
     TAKEN_OVER_SCHEDULERS,
     Door,
@@ -27,8 +29,9 @@ def door_of(pod: dict[str, Any], settings: Settings) -> Door | None:
     """The door by which a Pod comes to us; None: it chose another scheduler, and we leave it alone.
 
     Where both doors are installed, in this order: what the door of gates can't check goes by the
-    other; the annotation; our own scheduler's name; claims, whose volumes only the cluster knows;
-    the setting. A Pod of another scheduler comes by gates where its annotation says so.
+    other; the annotation; a gang, which is placed together by gates alone; our own scheduler's
+    name; claims, whose volumes only the cluster knows; the setting. A Pod of another scheduler
+    comes by gates where its annotation says so.
     """
     installed, asked = installed_doors(settings), _asked(pod)
     scheduler = _scheduler_of(pod)
@@ -40,6 +43,8 @@ def door_of(pod: dict[str, Any], settings: Settings) -> Door | None:
         return Door.EXTENDER
     if asked is not None:
         return asked
+    if _gang(pod):
+        return Door.GATES
     if scheduler == SCHEDULER_NAME or _has_claims(pod):
         return Door.EXTENDER
     return settings.scheduling.door
@@ -81,6 +86,8 @@ def door_warnings(pod: dict[str, Any], settings: Settings) -> Iterator[str]:
             f"{DOOR}: {quoted(written)} has no effect, because only the door {installed[0]} is "
             "installed in this cluster"
         )
+    if door is Door.EXTENDER and (gang := _gang(pod)):
+        yield f"{gang} has no effect at the door extender: the Pods are placed one by one"
     field = unchecked(pod)
     if not field:
         return
@@ -111,6 +118,13 @@ def _asked(pod: dict[str, Any]) -> Door | None:
 
 def _scheduler_of(pod: dict[str, Any]) -> str:
     return text(at(pod, "spec", "schedulerName"))
+
+
+def _gang(pod: dict[str, Any]) -> str:
+    """By which key the Pod says that it is one of a gang; empty: it says nothing."""
+    if annotations_of(pod).get(GANG, "").strip():
+        return GANG
+    return POD_GROUP_LABEL if text(at(pod, "metadata", "labels", POD_GROUP_LABEL)) else ""
 
 
 def _has_claims(pod: dict[str, Any]) -> bool:
