@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cardwise.names import Reason
+from cardwise.names import NodeReason, Reason
 from cardwise.settings import Settings, parse
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 POLICIES = (ROOT / "docs" / "policies.md").read_text()
+DOORS = (ROOT / "docs" / "doors.md").read_text()
+COMPONENTS = ROOT / "manifests" / "components"
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
 
@@ -83,6 +85,35 @@ def test_the_page_of_policies_explains_every_reason() -> None:
     explained = set(re.findall(r"^\| `(\w+)` \|", POLICIES, re.MULTILINE))
 
     assert {reason.value for reason in Reason} <= explained
+
+
+def test_the_page_of_doors_explains_every_word_about_nodes() -> None:
+    rows = re.findall(r"^\| ([`\w, ]+) \|", DOORS, re.MULTILINE)
+    explained = {word for row in rows for word in re.findall(r"`(\w+)`", row)}
+
+    assert {reason.value for reason in NodeReason} <= explained
+
+
+def test_the_settings_of_the_doors_that_the_page_shows_are_those_of_the_overlays() -> None:
+    shown = set(re.findall(r"`(scheduling: \{[^`]*\})`", DOORS))
+    shipped = {
+        line
+        for name in ("only-gates", "both-doors")
+        for line in (COMPONENTS / f"settings-{name}" / "cardwise.yaml").read_text().splitlines()
+        if line.startswith("scheduling:")
+    }
+
+    assert len(shipped) == 2
+    assert shipped <= shown
+    for text in shown:
+        assert parse(text)
+
+
+def test_the_page_of_doors_shows_the_guards_sentence() -> None:
+    guard = " ".join((COMPONENTS / "gates" / "guard.yaml").read_text().split())
+    shown = DOORS.partition("Anybody else is told\n\n")[2].partition("\n\n")[0]
+
+    assert " ".join(shown.split()) in guard
 
 
 def test_the_settings_that_page_and_manifests_show_are_the_defaults_of_every_section() -> None:

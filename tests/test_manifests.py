@@ -208,6 +208,42 @@ def test_an_overlay_of_ones_own_holds_settings_and_images(tmp_path: Path) -> Non
     )
 
 
+def test_the_other_combinations_that_the_page_shows_are_what_they_say(tmp_path: Path) -> None:
+    page = (ROOT / "docs/installation.md").read_text().partition("### Other combinations")[2]
+    made = {}
+    for shown in page.partition("\n### ")[0].split("    # kustomization.yaml: ")[1:]:
+        title, _, text = shown.partition("\n")
+        own = yaml.safe_load(textwrap.dedent(text.partition("\n\n")[0]))
+        directory = tmp_path / str(len(made))
+        directory.mkdir()
+        for key in ("resources", "components"):
+            own[key] = [
+                os.path.relpath(ROOT / path.removeprefix("cardwise/"), directory)
+                for path in own[key]
+            ]
+        (directory / "kustomization.yaml").write_text(yaml.safe_dump(own))
+        made[title] = {
+            (each["kind"], each["metadata"]["name"]): each for each in kustomized(directory)
+        }
+
+    two, certified = made.values()
+    controller = two["Deployment", "cardwise-scheduler"]
+    assert controller["spec"]["replicas"] == 2
+    assert {each["name"] for each in pod_of(controller)["containers"]} == {
+        "controller",
+        "kube-scheduler",
+    }
+    assert pod_of(controller)["containers"][1]["startupProbe"]
+    assert ("ClusterRoleBinding", "cardwise-allocations:hami") in two
+    assert ("ValidatingAdmissionPolicy", "cardwise-gates") in two
+    (alone,) = pod_of(certified["Deployment", "cardwise-scheduler"])["containers"]
+    assert alone["image"].startswith("cardwise:")
+    assert "--webhook-certificates" not in alone["args"]
+    assert ("Certificate", "cardwise-webhook") in certified
+    assert ("ValidatingAdmissionPolicy", "cardwise-gates") in certified
+    assert ("ClusterRole", "cardwise-controller:webhook-certificates") not in certified
+
+
 @every_overlay
 def test_the_settings_that_are_shipped_are_the_defaults_with_the_doors_installed(
     overlay: str,
