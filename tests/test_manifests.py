@@ -480,6 +480,7 @@ EVERYWHERE: Final[dict[str, set[Right]]] = {
     "device_classes": {("resource.k8s.io", "deviceclasses", "list")},
     "pod": {("", "pods", "get")},
     "lease": set(),
+    "write_lease": set(),
     "create_event": {("events.k8s.io", "events", "create")},
     "count_event": {("", "events", "patch")},
     "annotate_pod": set(),
@@ -493,25 +494,20 @@ FOR_EXTENDER: Final[dict[str, set[Right]]] = {
 """Likewise, at the door of the extender alone."""
 FOR_GATES: Final[dict[str, set[Right]]] = {
     "patch_pod": {("", "pods", "patch")},
+    "evict": {("", "pods/eviction", "create")},
+    "claims": {("", "persistentvolumeclaims", "list")},
+    "volumes": {("", "persistentvolumes", "list")},
+    "storage_classes": {("storage.k8s.io", "storageclasses", "list")},
+    "pod_group": {("scheduling.x-k8s.io", "podgroups", "get")},
 }
 """Likewise, at the door of gates alone."""
-FOR_NODE_RULES: Final = {
-    (group, resource, verb)
-    for group, resource in [
-        ("", "persistentvolumeclaims"),
-        ("", "persistentvolumes"),
-        ("storage.k8s.io", "storageclasses"),
-    ]
-    for verb in ("list", "watch")
+GATES_WATCHES: Final = {
+    ("", "persistentvolumeclaims", "watch"),
+    ("", "persistentvolumes", "watch"),
+    ("storage.k8s.io", "storageclasses", "watch"),
 }
-"""What the door of gates follows to know where a Pod's volumes can be used."""
-GATES_BESIDES: Final = {
-    *FOR_NODE_RULES,
-    ("", "pods/eviction", "create"),
-    ("scheduling.x-k8s.io", "podgroups", "get"),
-}
-"""What the door of gates does besides."""
 AT_HOME: Final[dict[str, set[Right]]] = {
+    "write_lease": {("coordination.k8s.io", "leases", verb) for verb in ("create", "update")},
     "lease": {("coordination.k8s.io", "leases", "get")},
     "annotate_pod": {("", "pods", "patch")},
 }
@@ -524,7 +520,7 @@ WATCHES: Final = {
 }
 """What Kopf's handlers follow."""
 ELECTION: Final = {("coordination.k8s.io", "leases", verb) for verb in ("get", "create", "update")}
-"""What kube-scheduler needs beyond the cluster's own role."""
+"""What kube-scheduler needs beyond the cluster's own role, and the controller where it elects."""
 CERTIFICATES: Final[dict[str, set[Right]]] = {
     "Role": {("", "secrets", verb) for verb in ("get", "update", "create")},
     "ClusterRole": {
@@ -581,7 +577,7 @@ def test_the_controller_may_do_what_it_does_and_nothing_else(overlay: str) -> No
     assert rights(overlay, "ClusterRole", "cardwise-controller") == (
         set().union(*EVERYWHERE.values())
         | {right for verbs, here in by_door if here for right in set().union(*verbs.values())}
-        | (GATES_BESIDES if overlay in GATES else set())
+        | (GATES_WATCHES if overlay in GATES else set())
         | WATCHES
         | WRITE_ALLOCATIONS
         | certificates["ClusterRole"]

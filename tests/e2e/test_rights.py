@@ -1,6 +1,7 @@
 """The rights of our accounts, by the API server's audit log: none is missing, none is in vain.
 
-One replica runs as it is shipped: it competes for the Lease and writes its own Pod's heartbeat.
+At each door one replica runs as it is shipped: it competes for the Lease and writes its own Pod's
+heartbeat.
 What the whole run of the other end-to-end tests is refused, is checked at their end (conftest).
 """
 
@@ -13,7 +14,7 @@ import pytest
 
 import audit
 from cardwise import names
-from cardwise.names import EventReason, Reason
+from cardwise.names import Door, EventReason, Reason
 from controlplane.launcher import SYSTEM_NAMESPACE, free_port
 from installation import SYSTEM, WORKLOADS
 from stage import Json, Stage
@@ -49,13 +50,22 @@ UNUSED: Final = {
         "nothing is stored there: the policy cardwise-allocations asks for this right"
     ),
     Right("cardwise-controller", "", "pods", "get"): (
-        "a Binding whose answer was lost is looked up: `test_faults` loses them"
+        "a write whose answer was lost is looked up: `test_faults` loses them"
     ),
     Right(
         "cardwise-controller", "", "secrets", "update", SYSTEM_NAMESPACE, "cardwise-webhook-ca"
     ): "a CA is renewed every four years: `test_admission_trouble` breaks one",
 }
 """Rights that no quiet day uses, and why they are needed."""
+UNUSED_AT: Final = {
+    Door.EXTENDER: UNUSED,
+    Door.GATES: {
+        **UNUSED,
+        Right("cardwise-controller", "", "pods/eviction", "create"): (
+            "a Pod that is refused on its node for long is evicted: the contract of the cluster"
+        ),
+    },
+}
 
 
 class Shipped(Stage):
@@ -65,7 +75,7 @@ class Shipped(Stage):
 
     def start_cardwise(self) -> None:
         """Start both containers; before that, somebody broke the webhook's certificate."""
-        self._port = free_port()
+        self._port, self._reports_port = free_port(), free_port()
         broken = {"tls.crt": "", "tls.key": ""}
         secret = {"metadata": {"name": "cardwise-webhook-tls"}, "type": "kubernetes.io/tls"}
         self.cp.request("POST", f"{SYSTEM}/secrets", {**secret, "data": broken})
@@ -79,18 +89,21 @@ class Shipped(Stage):
             "POD_UID": stored["uid"],
         }
         self.launch_controller()
-        self.scheduler = self.cp.start_scheduler(
-            extender_url=self.extender_url,
-            leader_elect=True,
-            configuration=self.installation.scheduler,
-        )
+        if self.gates:
+            self.scheduler = self.cp.start_default_scheduler()
+        else:
+            self.scheduler = self.cp.start_scheduler(
+                extender_url=self.extender_url,
+                leader_elect=True,
+                configuration=self.installation.scheduler,
+            )
         self.ready()
 
 
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
+@pytest.fixture(scope="module", params=list(Door))
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     """A cluster that has seen a day's work."""
-    with Shipped.raised(audit=True) as raised:
+    with Shipped.raised(audit=True, door=request.param) as raised:
         work(raised)
         yield raised
 
@@ -115,6 +128,9 @@ def work(stage: Stage) -> None:
         return "and no better" in stage.event("broken", EventReason.UNREADABLE_ALLOCATION)
 
     stage.cp.wait("the event to tell it again", told_again, 30)
+    if stage.gates:
+        stage.pod("alone", gpumem=1000, labels={names.POD_GROUP_LABEL: "unheard-of"})
+        stage.event("alone", EventReason.GANG_INCOMPLETE)
 
 
 def granted(stage: Stage) -> Iterator[Right]:
@@ -170,11 +186,11 @@ def test_no_right_is_missing(stage: Stage) -> None:
 
 
 def test_no_right_is_granted_in_vain(stage: Stage) -> None:
-    rights = set(granted(stage))
+    rights, unused = set(granted(stage)), UNUSED_AT[stage.door].keys()
 
     assert len(rights) > 25
-    assert sorted(rights - used(stage) - UNUSED.keys()) == []
-    assert sorted(UNUSED.keys() - rights) == []
+    assert sorted(rights - used(stage) - unused) == []
+    assert sorted(unused - rights) == []
 
 
 def test_the_webhook_asks_the_api_server_nothing(stage: Stage) -> None:
