@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from cardwise import names, ports
+from cardwise.agent.main import POD_NAMESPACE
 from cardwise.names import Door
 from cardwise.settings import Scheduling, Settings, parse
 from replicas import PROBE_FAILURES, PROBE_SECONDS
@@ -541,6 +542,13 @@ STORE: Final[dict[str, set[Right]]] = {
     "apply_status": {("cardwise.dev", "gpunodes/status", "patch")},
 }
 """What each verb of `ports.GPUNodeStore` needs."""
+NODE_STATUS: Final[dict[str, set[Right]]] = {
+    "get": {("", "nodes", "get")},
+    "watch": {("", "nodes", "watch")},
+    "advertise": {("", "nodes/status", "patch")},
+    "installed": {("apps", "daemonsets", "get")},
+}
+"""What each verb of `ports.NodeStatus` needs; the last in our own namespace."""
 WRITE_ALLOCATIONS: Final = {("cardwise.dev", "allocations", "write")}
 
 
@@ -590,11 +598,17 @@ def test_the_controller_may_do_what_it_does_and_nothing_else(overlay: str) -> No
 @every_overlay
 def test_the_agent_may_do_what_it_does_and_nothing_else(overlay: str) -> None:
     assert verbs_of(ports.GPUNodeStore) == STORE.keys()
+    assert verbs_of(ports.NodeStatus) == NODE_STATUS.keys()
+    at_home = NODE_STATUS["installed"]
 
     assert rights(overlay, "ClusterRole", "cardwise-agent") == (
-        set().union(*STORE.values()) | WRITE_ALLOCATIONS
+        set().union(*STORE.values(), *NODE_STATUS.values()) - at_home | WRITE_ALLOCATIONS
     )
-    assert rights(overlay, "Role", "cardwise-agent") == set()
+    assert rights(overlay, "Role", "cardwise-agent") == at_home
+    (role,) = built(overlay, "Role", "cardwise-agent")
+    (daemonset,) = built(overlay, "DaemonSet")
+    assert [rule["resourceNames"] for rule in role["rules"]] == [[daemonset["metadata"]["name"]]]
+    assert daemonset["metadata"]["name"] == names.AGENT_DAEMONSET
 
 
 @pytest.mark.parametrize("overlay", WITH_WEBHOOK)
@@ -734,6 +748,7 @@ def test_every_key_resource_and_scheduler_that_a_guard_names_is_spelt_as_ours(ov
         names.DOOR,
         names.API_GROUP,
         "kubernetes.io/config.mirror",
+        "authentication.kubernetes.io/node-name",
     }
     kinds = ("Policy", "WebhookConfiguration")
     guards = [each for each in built(overlay) if each["kind"].endswith(kinds)]
@@ -757,6 +772,27 @@ def test_every_allocation_key_is_guarded(overlay: str) -> None:
     assert quoted_in(keys["expression"]) == list(names.ALLOCATION_ANNOTATIONS)
     assert guard["spec"]["failurePolicy"] == "Fail"
     assert guard["spec"]["matchConstraints"].keys() == {"resourceRules"}, "there is no opt-out"
+
+
+@every_overlay
+def test_the_agents_are_guarded_by_their_account_and_kept_to_our_resources(overlay: str) -> None:
+    (guard,) = built(overlay, "ValidatingAdmissionPolicy", "cardwise-agents")
+    (condition,) = guard["spec"]["matchConditions"]
+    (keys,) = (each for each in guard["spec"]["variables"] if each["name"] == "resources")
+    (agent,) = built(overlay, "DaemonSet")
+
+    account = f"system:serviceaccount:{SYSTEM}:{pod_of(agent)['serviceAccountName']}"
+    assert condition["expression"] == f"request.userInfo.username == '{account}'"
+    assert sorted(quoted_in(keys["expression"])) == sorted(names.RESOURCES)
+    assert guard["spec"]["failurePolicy"] == "Fail"
+
+
+def test_an_agent_is_told_where_its_daemonset_is() -> None:
+    (agent,) = built("default", "DaemonSet")
+    (asked,) = pod_of(agent)["containers"]
+    told = {each["name"]: each.get("valueFrom") for each in asked["env"]}
+
+    assert told[POD_NAMESPACE] == {"fieldRef": {"fieldPath": "metadata.namespace"}}
 
 
 @every_overlay

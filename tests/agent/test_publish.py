@@ -36,12 +36,14 @@ class Machine:
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
         self.publisher = Publisher(
             name="n1",
             read=self.read,
             store=self.store,
             settings=Agent(reportSeconds=60),
             clock=self,
+            published=self.told.append,
             jitter=lambda: 0.5,
         )
 
@@ -82,6 +84,17 @@ async def test_the_first_report_makes_the_gpunode() -> None:
     assert [card.uuid for card in node.cards] == ["GPU-a"]
     assert node.reported_at == "at 0"
     assert machine.status["driverVersion"] == "580.65.06"
+
+
+async def test_what_the_cluster_then_has_is_told() -> None:
+    usage = [{"uuid": "GPU-a", "slots": 1}]
+    machine = Machine(store=FakeGPUNodes({"metadata": {"name": "n1"}, "status": {"usage": usage}}))
+
+    await machine.round()
+    await machine.round(after=60)
+
+    assert [gpunode_of(each).reported_at for each in machine.told] == ["at 0", "at 60"]
+    assert machine.told[0]["status"]["usage"] == usage
 
 
 async def test_a_report_without_news_waits_for_the_heartbeat() -> None:

@@ -49,6 +49,16 @@ UNUSED: Final = {
     Right("cardwise-controller", names.API_GROUP, "allocations", "write"): (
         "nothing is stored there: the policy cardwise-allocations asks for this right"
     ),
+    **dict.fromkeys(
+        (
+            Right("cardwise-agent", "", "nodes", "watch"),
+            Right("cardwise-agent", "", "nodes/status", "patch"),
+            Right(
+                "cardwise-agent", "apps", "daemonsets", "get", SYSTEM_NAMESPACE, "cardwise-agent"
+            ),
+        ),
+        "nodes advertise by the door of gates alone: `test_advertise` goes through it",
+    ),
     Right("cardwise-controller", "", "pods", "get"): (
         "a write whose answer was lost is looked up: `test_faults` loses them"
     ),

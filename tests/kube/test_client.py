@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from cardwise.errors import ApiError
@@ -188,6 +189,91 @@ async def test_a_page_that_fails_ends_the_list_with_an_error(
 
     assert len(server.seen) == 2
     assert caught.value.status == (None if last.cut else last.status)
+
+
+# Watches ------------------------------------------------------------------------------------------
+
+
+def event(kind: str, name: str, **more: Any) -> bytes:
+    thing = {"metadata": {"name": name}, **more}
+    return orjson.dumps({"type": kind, "object": thing}) + b"\n"
+
+
+async def watched(client: Client, **options: Any) -> list[tuple[str, str]]:
+    query = {"fieldSelector": "metadata.name=n1"}
+    return [
+        (each["type"], each["object"]["metadata"]["name"])
+        async for each in client.watch("/api/v1/nodes", query=query, **options)
+    ]
+
+
+async def test_a_watch_tells_every_event_until_it_ends(server: ApiServer, client: Client) -> None:
+    server.replies = [Reply(event("ADDED", "a") + b"\n" + event("DELETED", "b"))]
+
+    events = await watched(client, seconds=7)
+
+    assert events == [("ADDED", "a"), ("DELETED", "b")]
+    [seen] = server.seen
+    assert seen.query == {
+        "fieldSelector": "metadata.name=n1",
+        "watch": "true",
+        "timeoutSeconds": "7",
+    }
+    assert seen.headers["Authorization"] == f"Bearer {TOKEN}"
+
+
+async def test_an_event_may_be_longer_than_any_buffer(server: ApiServer, client: Client) -> None:
+    server.replies = [Reply(event("ADDED", "a", status="x" * 2_000_000) + event("MODIFIED", "a"))]
+
+    assert await watched(client) == [("ADDED", "a"), ("MODIFIED", "a")]
+
+
+async def test_events_come_while_the_watch_goes_on(server: ApiServer, client: Client) -> None:
+    server.hangs = True
+    server.replies = [Reply(event("ADDED", "a"))]
+    watch = client.watch("/api/v1/nodes")
+
+    first = await asyncio.wait_for(anext(watch), 2)
+    server.over.set()
+
+    assert first["type"] == "ADDED"
+    assert [each["type"] async for each in watch] == ["ADDED"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "want_status", "message"),
+    [
+        pytest.param(status(403, "no right"), 403, "no right", id="it is forbidden"),
+        pytest.param(
+            Reply(event("ERROR", "x", code=410, message="too old")), 410, "too old", id="too old"
+        ),
+        pytest.param(Reply(event("ERROR", "x")), None, "metadata", id="an error without a code"),
+        pytest.param(Reply(b"{\n"), None, "is not JSON", id="no JSON"),
+        pytest.param(Reply(b"[]\n"), None, "has no object", id="a list"),
+        pytest.param(Reply(b'{"type": "ADDED"}\n'), None, "has no object", id="no object in it"),
+        pytest.param(Reply(b"", cut=True), None, "was cut off", id="cut off"),
+    ],
+)
+async def test_what_ends_a_watch(
+    server: ApiServer, client: Client, reply: Reply, want_status: int | None, message: str
+) -> None:
+    server.replies = [reply]
+
+    with pytest.raises(ApiError, match=message) as caught:
+        await watched(client)
+
+    assert caught.value.status == want_status
+
+
+async def test_a_watch_that_the_server_never_ends_is_ended(
+    server: ApiServer, client: Client
+) -> None:
+    server.hangs = True
+    server.replies = [Reply(event("ADDED", "a"))]
+
+    with pytest.raises(ApiError, match="was cut off"):
+        # 15 s more than the server was asked for.
+        await watched(client, seconds=-14)
 
 
 # Credentials --------------------------------------------------------------------------------------
