@@ -224,6 +224,7 @@ class EventReason(StrEnum):
     UNREADABLE_ALLOCATION = "UnreadableAllocation"
     NEEDS_EXTENDER_DOOR = "NeedsExtenderDoor"
     PINNED_NODE_REFUSED = "PinnedNodeRefused"
+    SCHEDULER_ABSENT = "SchedulerAbsent"
     GANG_INCOMPLETE = "GangIncomplete"
     VOLUME_NOT_READY = "VolumeNotReady"
 

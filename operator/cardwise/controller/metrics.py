@@ -94,6 +94,12 @@ class Metrics:
             ["result", "reason"],
             registry=self._registry,
         )
+        self._evictions = Counter(
+            "cardwise_evictions_total",
+            "Tries to evict a Pod that kube-scheduler refuses on the node it was pinned to.",
+            ["result"],
+            registry=self._registry,
+        )
         self._registry.register(_LedgerCollector(ledger, repairs, states, conflicts, active))
 
     @contextmanager
@@ -111,6 +117,10 @@ class Metrics:
     def decided(self, result: str, reason: str) -> None:
         """Count a decision."""
         self._decisions.labels(result, reason).inc()
+
+    def evicted(self, result: str) -> None:
+        """Count a try to evict a Pod."""
+        self._evictions.labels(result).inc()
 
     def render(self) -> bytes:
         """All metrics, as Prometheus reads them."""
