@@ -155,6 +155,140 @@ class ClusterContract:
         assert ground.get("Pod", "p", ground.namespace)["spec"]["nodeName"] == "n1"
         assert (await refusal(bind(ground, pod))).status == 409
 
+    # Evictions ------------------------------------------------------------------------------------
+
+    async def test_an_eviction_deletes_the_version_of_the_pod_that_it_names(
+        self, ground: Ground
+    ) -> None:
+        pod = some_pod(ground)
+
+        await evict(ground, pod)
+
+        assert await ground.cluster.pod(ground.namespace, "p") is None
+
+    @pytest.mark.parametrize(
+        "before",
+        [
+            pytest.param("bound", id="of a Pod that was bound since"),
+            pytest.param("annotated", id="of a Pod that was annotated since"),
+            pytest.param("another", id="of another Pod of that name"),
+        ],
+    )
+    async def test_an_eviction_is_refused(self, ground: Ground, before: str) -> None:
+        pod = some_pod(ground)
+        if before == "bound":
+            await bind(ground, pod)
+        if before == "annotated":
+            await ground.cluster.annotate_pod(ground.namespace, "p", "example.com/k", "1")
+        if before == "another":
+            pod["metadata"]["uid"] = "00000000-0000-4000-8000-000000000000"
+        was = ground.get("Pod", "p", ground.namespace)
+
+        error = await refusal(evict(ground, pod))
+
+        assert error.status == 409
+        assert "precondition" in str(error)
+        assert ground.get("Pod", "p", ground.namespace) == was
+
+    async def test_an_eviction_of_no_pod_is_refused(self, ground: Ground) -> None:
+        pod = some_pod(ground)
+        ground.remove("Pod", "p", ground.namespace)
+
+        assert (await refusal(evict(ground, pod))).status == 404
+
+    async def test_of_a_binding_and_an_eviction_of_one_version_one_is_done(
+        self, ground: Ground
+    ) -> None:
+        pod = some_pod(ground)
+
+        outcomes = await asyncio.gather(
+            bind(ground, pod), evict(ground, pod), return_exceptions=True
+        )
+
+        [error] = [outcome for outcome in outcomes if outcome is not None]
+        assert isinstance(error, ApiError)
+        assert error.status in (404, 409)
+        left = await ground.cluster.pod(ground.namespace, "p")
+        assert (left is None) == (outcomes[1] is None)
+        assert left is None or left["spec"]["nodeName"] == "n1"
+
+    async def test_an_eviction_whose_answer_is_lost_has_happened(self, ground: Ground) -> None:
+        pod = some_pod(ground)
+        ground.lose_answer("evict")
+
+        assert (await refusal(evict(ground, pod))).status is None
+        assert await ground.cluster.pod(ground.namespace, "p") is None
+
+    # The Lease ------------------------------------------------------------------------------------
+
+    async def test_a_lease_is_created_read_and_replaced(self, ground: Ground) -> None:
+        assert await ground.cluster.lease(ground.namespace, names.SCHEDULER_NAME) is None
+
+        made = await ground.cluster.write_lease(lease(ground, holder="a"))
+        assert await ground.cluster.lease(ground.namespace, names.SCHEDULER_NAME) == made
+        assert made["spec"] == lease(ground, holder="a")["spec"]
+        second = await ground.cluster.write_lease(
+            {**made, "spec": lease(ground, holder="", seconds=1)["spec"]}
+        )
+        third = await ground.cluster.write_lease({**second, "spec": made["spec"]})
+
+        assert (second["spec"].get("holderIdentity"), third["spec"]) == ("", made["spec"])
+        assert version(made) < version(second) < version(third)
+
+    async def test_a_lease_that_is_there_is_not_created_again(self, ground: Ground) -> None:
+        made = await ground.cluster.write_lease(lease(ground, holder="a"))
+
+        again = ground.cluster.write_lease(lease(ground, holder="b"))
+
+        assert (await refusal(again)).status == 409
+        assert await ground.cluster.lease(ground.namespace, names.SCHEDULER_NAME) == made
+
+    async def test_of_many_that_write_one_version_of_a_lease_one_does(self, ground: Ground) -> None:
+        made = await ground.cluster.write_lease(lease(ground, holder="a"))
+
+        outcomes = await asyncio.gather(
+            *(
+                ground.cluster.write_lease({**made, "spec": lease(ground, holder=who)["spec"]})
+                for who in "bcdef"
+            ),
+            return_exceptions=True,
+        )
+
+        errors = [each for each in outcomes if isinstance(each, ApiError)]
+        [written] = [each for each in outcomes if isinstance(each, dict)]
+        assert [error.status for error in errors] == [409] * 4
+        assert await ground.cluster.lease(ground.namespace, names.SCHEDULER_NAME) == written
+
+    async def test_a_lease_that_went_since_is_not_replaced(self, ground: Ground) -> None:
+        made = await ground.cluster.write_lease(lease(ground, holder="a"))
+        ground.remove("Lease", names.SCHEDULER_NAME, ground.namespace)
+
+        assert (await refusal(ground.cluster.write_lease(made))).status in (404, 409)
+
+    async def test_a_lease_whose_answer_is_lost_is_written(self, ground: Ground) -> None:
+        made = await ground.cluster.write_lease(lease(ground, holder="a"))
+        ground.lose_answer("write_lease")
+
+        write = ground.cluster.write_lease({**made, "spec": lease(ground, holder="b")["spec"]})
+
+        assert (await refusal(write)).status is None
+        kept = ground.get("Lease", names.SCHEDULER_NAME, ground.namespace)
+        assert kept["spec"]["holderIdentity"] == "b"
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            pytest.param({"leaseDurationSeconds": 0}, id="no duration"),
+            pytest.param({"leaseTransitions": -1}, id="fewer hands than none"),
+        ],
+    )
+    async def test_a_lease_of_no_sense_is_refused(self, ground: Ground, change: Json) -> None:
+        body = lease(ground, holder="a")
+
+        write = ground.cluster.write_lease({**body, "spec": {**body["spec"], **change}})
+
+        assert (await refusal(write)).status == 422
+
     # Reading --------------------------------------------------------------------------------------
 
     async def test_one_pod(self, ground: Ground) -> None:
@@ -588,6 +722,32 @@ async def bind(
     if annotations is not None:
         body["metadata"]["annotations"] = annotations
     await ground.cluster.bind(body, within=5.0)
+
+
+async def evict(ground: Ground, pod: Json) -> None:
+    metadata = pod["metadata"]
+    await ground.cluster.evict(
+        ground.namespace,
+        metadata["name"],
+        uid=metadata["uid"],
+        version=metadata["resourceVersion"],
+    )
+
+
+def lease(ground: Ground, *, holder: str, seconds: int = 12) -> Json:
+    """The Lease as an elector writes it."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"namespace": ground.namespace, "name": names.SCHEDULER_NAME},
+        "spec": {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": seconds,
+            "leaseTransitions": 3,
+            "acquireTime": WHEN,
+            "renewTime": LATER,
+        },
+    }
 
 
 async def refusal(call: Awaitable[object]) -> ApiError:

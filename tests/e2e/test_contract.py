@@ -32,10 +32,13 @@ _COLLECTIONS = {
     "MutatingWebhookConfiguration": (
         "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
     ),
+    "Lease": "/apis/coordination.k8s.io/v1/namespaces/NS/leases",
     "Event": "/apis/events.k8s.io/v1/namespaces/NS/events",
 }
 _ANSWERS = {
     "bind": "/binding",
+    "evict": "/eviction",
+    "write_lease": "/leases/cardwise-scheduler",
     "create_event": "/events",
     "count_event": ".0000000000000001",
     "annotate_node": "/nodes/n1",
@@ -129,7 +132,7 @@ class RealGround:
                 self._finalizers(path, [])
             if not pod["metadata"].get("deletionTimestamp"):
                 self.cp.request("DELETE", path, {"gracePeriodSeconds": 0})
-        for kind in ("ResourceQuota", "Event", "Secret"):
+        for kind in ("ResourceQuota", "Event", "Secret", "Lease"):
             self.cp.request("DELETE", self._path(kind, self.namespace))
 
     def _finalizers(self, path: str, finalizers: list[str]) -> None:

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.looptime(False)
 
 Json = dict[str, Any]
 GPUNODES = "/apis/cardwise.dev/v1alpha1/gpunodes"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 BINDING = pods.binding_body(
     PodRef("default", "p", "u"),
@@ -86,6 +87,40 @@ async def test_lists_are_quorum_reads_in_chunks(
             "application/json",
             BINDING,
             id="a Binding",
+        ),
+        pytest.param(
+            lambda it: it.evict("default", "p", uid="u", version="7"),
+            "POST",
+            "/api/v1/namespaces/default/pods/p/eviction",
+            {},
+            "application/json",
+            {
+                "apiVersion": "policy/v1",
+                "kind": "Eviction",
+                "metadata": {"namespace": "default", "name": "p"},
+                "deleteOptions": {"preconditions": {"uid": "u", "resourceVersion": "7"}},
+            },
+            id="an eviction",
+        ),
+        pytest.param(
+            lambda it: it.write_lease({"metadata": {"namespace": "ns", "name": "l"}}),
+            "POST",
+            LEASES,
+            {},
+            "application/json",
+            {"metadata": {"namespace": "ns", "name": "l"}},
+            id="a new Lease",
+        ),
+        pytest.param(
+            lambda it: it.write_lease(
+                {"metadata": {"namespace": "ns", "name": "l", "resourceVersion": "7"}}
+            ),
+            "PUT",
+            f"{LEASES}/l",
+            {},
+            "application/json",
+            {"metadata": {"namespace": "ns", "name": "l", "resourceVersion": "7"}},
+            id="a Lease that was read",
         ),
         pytest.param(
             lambda it: it.create_event({"metadata": {"namespace": "default", "name": "e"}}),
@@ -205,6 +240,16 @@ async def test_writes(
         ),
         pytest.param(
             lambda it, name: it.create_event({"metadata": {"namespace": name}}), id="a new event"
+        ),
+        pytest.param(lambda it, name: it.evict(name, name, uid="u", version="1"), id="an eviction"),
+        pytest.param(
+            lambda it, name: it.write_lease({"metadata": {"namespace": name}}), id="a new Lease"
+        ),
+        pytest.param(
+            lambda it, name: it.write_lease(
+                {"metadata": {"namespace": "n", "name": name, "resourceVersion": "1"}}
+            ),
+            id="a Lease written",
         ),
         pytest.param(lambda it, name: it.secret(name, name), id="a Secret"),
         pytest.param(
