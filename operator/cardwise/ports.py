@@ -182,7 +182,7 @@ class Cluster(Protocol):
         """Replace the version of a Lease that was read; without a version, create it.
 
         Waits for 2 s at most; returns the Lease as it is kept. Status 409: it is there already, or
-        was changed since.
+        was changed since, perhaps by this very call, whose first answer was lost.
         """
         ...
 

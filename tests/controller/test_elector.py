@@ -14,7 +14,7 @@ from cardwise.controller.clock import Clock
 from cardwise.controller.elector import LEASE_SECONDS, Elector
 from cardwise.errors import ApiError
 from controllers import UNIX, World, background, passing
-from fakes.cluster import FakeCluster, refused, unanswered
+from fakes.cluster import FakeCluster, Fault, refused, unanswered
 
 Json = dict[str, Any]
 LEASE = ("cardwise-system", "cardwise-scheduler")
@@ -292,6 +292,7 @@ async def test_of_many_that_make_it_at_the_same_moment_one_holds_it(cluster: Fak
         pytest.param(unanswered(after=1.0), id="a write is lost"),
         pytest.param(refused(500), id="an error"),
         pytest.param(refused(409), id="somebody labelled it"),
+        pytest.param(Fault(409, lands=0.0), id="it was sent twice"),
     ],
 )
 async def test_a_holder_gets_over_renewals_that_fail(cluster: FakeCluster, fault: Any) -> None:
@@ -307,8 +308,9 @@ async def test_a_holder_gets_over_renewals_that_fail(cluster: FakeCluster, fault
         assert {**last, "renewTime": ""} == {**first, "renewTime": ""}
 
 
-async def test_taking_whose_answer_is_lost_is_taking(cluster: FakeCluster) -> None:
-    cluster.fail("write_lease", unanswered(lands=0.0, after=2.0))
+@pytest.mark.parametrize("fault", [unanswered(lands=0.0, after=2.0), Fault(409, lands=0.0)])
+async def test_taking_whose_answer_is_lost_is_taking(cluster: FakeCluster, fault: Fault) -> None:
+    cluster.fail("write_lease", fault)
     async with replica(cluster, "a") as a:
         await passing(SETTLED + 5.0)
 
@@ -475,6 +477,7 @@ async def test_who_gave_the_lease_back_does_not_take_it_again(cluster: FakeClust
     [
         pytest.param("write_lease", [unanswered(lands=0.0, after=1.0)], id="its answer is lost"),
         pytest.param("write_lease", [unanswered(after=1.0)], id="it is lost"),
+        pytest.param("write_lease", [Fault(409, lands=0.0)], id="it is sent twice"),
         pytest.param("write_lease", [refused(409), refused(500)], id="it is refused"),
         pytest.param("lease", [refused(500), unanswered(after=1.0)], id="no look succeeds"),
     ],

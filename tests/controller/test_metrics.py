@@ -229,6 +229,15 @@ def test_a_call_that_dies_is_timed_as_an_error() -> None:
     assert values(metrics, "cardwise_decision_seconds_count", verb="filter", result="error") == [1]
 
 
+def test_tries_to_evict_are_counted_by_their_result() -> None:
+    metrics = Metrics(Ledger())
+    for result in ("evicted", "forbidden", "evicted"):
+        metrics.evicted(result)
+
+    assert values(metrics, "cardwise_evictions_total", result="evicted") == [2]
+    assert values(metrics, "cardwise_evictions_total", result="forbidden") == [1]
+
+
 def test_two_controllers_live_in_one_process() -> None:
     one, other = Metrics(Ledger()), Metrics(Ledger())
     one.decided("fits", "")

@@ -16,7 +16,7 @@ from cardwise.kube.client import Client
 from cardwise.kube.cluster import KubeCluster
 from contract.suite import CHUNK, ClusterContract
 from contract.watching import WatchContract
-from controlplane.launcher import SYSTEM_NAMESPACE, ControlPlane, standing_ground
+from controlplane.launcher import ROOT, SYSTEM_NAMESPACE, ControlPlane, standing_ground
 from fault_proxy import FaultProxy
 
 Json = dict[str, Any]
@@ -161,6 +161,7 @@ def proxy() -> Iterator[FaultProxy]:
     # Nobody else at work: no scheduler, no controllers, no kubelets.
     with ControlPlane.start(kwok=False, controller_manager=False) as cp:
         standing_ground(cp)
+        cp.apply(ROOT / "manifests/components/gates/rbac.yaml")
         accounts = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/serviceaccounts"
         cp.request("POST", accounts, {"metadata": {"name": "default"}})
         with FaultProxy(cp) as proxy:
