@@ -165,6 +165,7 @@ class Controller:
             decider=self.decider,
             binder=self.binder,
             teller=self.teller,
+            recorder=self.recorder,
             gate=self.gate,
             settings=self.settings,
             clock=self.clock,

@@ -12,11 +12,13 @@ from cardwise.controller.gate import Gate
 from cardwise.controller.gates.door import GatesDoor
 from cardwise.controller.gates.pinner import Pinner
 from cardwise.controller.gates.podgroups import PodGroups
+from cardwise.controller.gates.refused import Refusals
 from cardwise.controller.gates.storage import Storage
 from cardwise.controller.gates.surroundings import Surroundings
 from cardwise.controller.gates.tracker import Tracker
 from cardwise.controller.metrics import Metrics
 from cardwise.controller.mirror import Mirror
+from cardwise.controller.recorder import Recorder
 from cardwise.controller.teller import Teller
 from cardwise.ledger import Ledger
 from cardwise.noderules import NodeBook, Volumes
@@ -36,6 +38,7 @@ class Gates:
         decider: Decider,
         binder: Binder,
         teller: Teller,
+        recorder: Recorder,
         gate: Gate,
         settings: Settings,
         clock: Clock,
@@ -74,8 +77,16 @@ class Gates:
         )
         self._groups = PodGroups(cluster, said=door.size_said, waits=door.has_waiting)
         door.ask_size = self._groups.ask
+        self._refusals = Refusals(
+            cluster=cluster,
+            recorder=recorder,
+            gate=gate,
+            clock=clock,
+            settings=settings.gates,
+            counted=metrics.evicted,
+        )
         tracker = Tracker(book, clock, waits=door.waits, placed=door.placed, gone=door.gone)
-        mirror.followers.append(tracker)
+        mirror.followers += [tracker, self._refusals]
         mirror.kinds += Storage(volumes, door.grew).kinds()
 
     def look(self) -> None:
@@ -92,7 +103,12 @@ class Gates:
 
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
         """What runs for as long as the controller does."""
-        return [self.door.run(), self.door.tell_again(), self._groups.run()]
+        return [
+            self.door.run(),
+            self.door.tell_again(),
+            self._groups.run(),
+            self._refusals.run(),
+        ]
 
     async def stop(self, within: float) -> None:
         """Wait ``within`` seconds for the outcomes of what was sent."""
