@@ -72,7 +72,7 @@ async def test_one_patch_gives_node_and_cards_and_opens_the_gate() -> None:
         assert written[names.VGPU_NODE] == "n1"
         assert world.stage(pod) is Stage.BOOKED
         assert world.used() == {"GPU-n1-a": 1000}
-        assert await world.reasons() == [EventReason.CARDS_ALLOCATED]
+        assert (await world.reasons())[0] == EventReason.CARDS_ALLOCATED
 
 
 async def test_the_name_is_added_to_every_term_of_an_affinity() -> None:

@@ -32,8 +32,6 @@ _CLOSED_SECONDS = 0.5
 """Between two looks at the gate while this replica may not act."""
 _TELL_SECONDS, _TOLD_SECONDS = 60.0, 1200.0
 """An event is kept for an hour by default: whoever waits longer is told of again."""
-_AT_A_TIME = 20
-"""Decisions between two breaths of the loop."""
 _GANG_SECONDS = 5.0
 """How long nobody else is decided while a gang's pins are under way: the room of one that has to be
 read again must not go to another."""
@@ -195,7 +193,6 @@ class GatesDoor:
 
     async def _decide_all(self) -> None:
         """Ask for whoever is next, until nobody is left that could get another answer."""
-        decided = 0
         while (group := self._queue.first()) is not None or self._to_open:
             if self._gate.refusal():
                 self._look_again(_CLOSED_SECONDS)
@@ -207,9 +204,7 @@ class GatesDoor:
                 return  # a pin that ends sets it going again, or room that grows
             if not self._place(group) and self._settings.gates.strictOrder:
                 self._barrier = group.rank
-            decided += 1
-            if decided % _AT_A_TIME == 0:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)  # the pin goes out, and others have their turn
 
     def _open_all(self) -> None:
         for pod, version in self._to_open.values():
