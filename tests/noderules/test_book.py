@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
+from cardwise.journal import Journal
 from cardwise.names import NodeReason
 from cardwise.noderules import Needs, NodeBook
-from cardwise.noderules.journal import Journal
 
 NAMES = ("n1", "n2", "n3")
 UIDS = ("u1", "u2", "u3", "u4")

@@ -4,7 +4,7 @@ A decision and its hold are one step without an ``await``, so no two Pods are ev
 same room.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from cardwise.controller.clock import Clock
 from cardwise.engine.decide import Memo, decide
@@ -18,12 +18,13 @@ class Decider:
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
         self._ledger = ledger
         self._clock = clock
-        self._memo = Memo()
+        self.memo = Memo()
+        """What the engine remembers, for every decision on this ledger."""
 
     @property
     def states(self) -> int:
         """Outcomes that the memo holds."""
-        return len(self._memo)
+        return len(self.memo)
 
     def decide_and_hold(self, request: Request, names: Iterable[str]) -> Decision:
         """Decide anew: an earlier hold of this Pod ends, as if it had never been.
@@ -32,16 +33,23 @@ class Decider:
             request: the Pod.
             names: the nodes to choose from.
         """
+        return self.hold_chosen(
+            request,
+            lambda: decide(
+                request,
+                self._ledger.views(names),
+                self.memo,
+                self._ledger.room(request.pod.namespace),
+            ),
+        )
+
+    def hold_chosen(self, request: Request, choose: Callable[[], Decision]) -> Decision:
+        """As `decide_and_hold`, by a decision of the caller's: it is asked once the hold ended."""
         now = self._clock.monotonic()
         grew, entry = self._ledger.grew, self._ledger.entry(request.pod.uid)
         before = entry.booking if entry is not None else None
         self._ledger.drop_hold(request.pod.uid, now)
-        decision = decide(
-            request,
-            self._ledger.views(names),
-            self._memo,
-            self._ledger.room(request.pod.namespace),
-        )
+        decision = choose()
         if decision.booking is not None:
             self._ledger.hold(request, decision.booking, now)
             if decision.booking == before:
@@ -52,4 +60,4 @@ class Decider:
         """Whether a Pod fits on a node once the Pods ``without`` (UIDs) are gone; holds nothing."""
         view = self._ledger.view(node, without=without)
         room = self._ledger.room(request.pod.namespace, without=without)
-        return decide(request, [view], self._memo, room).node is not None
+        return decide(request, [view], self.memo, room).node is not None

@@ -72,10 +72,10 @@ class Teller:
         self._log_refusal(decision, reason, news=True)
         return self._account(decision, reason, what="nodes", others=others)
 
-    def waits(self, pod: PodRef, reason: WaitReason, message: str) -> None:
-        """A Pod waits, and why; at most once a minute for the same reason."""
+    def waits(self, pod: PodRef, reason: WaitReason, message: Callable[[], str]) -> None:
+        """A Pod waits, and why; said once a minute at most, and made only then."""
         if self._recorder.wants(pod, reason):
-            self._recorder.post(pod, reason, message)
+            self._recorder.post(pod, reason, message())
 
     def _account(
         self,

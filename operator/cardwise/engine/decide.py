@@ -68,7 +68,7 @@ class Memo:
         while self._size > self._limit:
             oldest = next(iter(self._answers))
             answers = self._answers.pop(oldest)
-            self._size -= _weight(oldest[0]) + len(answers) * _answer_weight(oldest[0])
+            self._size -= _weight(oldest[0]) + len(answers) * answer_weight(oldest[0])
 
 
 def _weight(signature: Signature) -> int:
@@ -83,8 +83,8 @@ def _weight(signature: Signature) -> int:
     return len(signature.asks) + written
 
 
-def _answer_weight(signature: Signature) -> int:
-    """What one answer counts: of most Pods 1, of one with hundreds of containers what it holds."""
+def answer_weight(signature: Signature) -> int:
+    """What one answer counts in a memo: of most Pods 1, of one with hundreds of containers more."""
     return 1 + sum(min(ask.count, _MOST_CARDS) for ask in signature.asks) // _PICKS
 
 
@@ -110,17 +110,17 @@ def decide(
     for view in views:
         outcome = known.get(view.state_id) if by_state and view.problem is None else None
         if outcome is None:
-            outcome = _outcome(signature, view, known, room)
+            outcome = answer(signature, view, known, room)
         outcomes[view.name] = outcome
         if outcome.picks is not None:
             rank = (view.score if spread else -view.score, view.name)
             if best_rank is None or rank < best_rank:
                 best, best_rank = view, rank
-    memo.added((len(known) - before) * _answer_weight(signature))
+    memo.added((len(known) - before) * answer_weight(signature))
     return Decision(
         request=request,
         node=best.name if best else None,
-        booking=_booking(request, best, outcomes[best.name]) if best else None,
+        booking=booking_on(request, best, outcomes[best.name]) if best else None,
         outcomes=outcomes,
         reason=None if best else leading_word(outcome.reason for outcome in outcomes.values()),
     )
@@ -133,7 +133,11 @@ def leading_word(reasons: Iterable[Reason | None]) -> Reason | None:
     count only where there are no others; that a node has no cards at all, only where no node has
     any: CPU-only nodes, however many, are no news to who asks for a card.
     """
-    counts = Counter(reason for reason in reasons if reason is not None)
+    return leading_of(Counter(reason for reason in reasons if reason is not None))
+
+
+def leading_of(counts: Counter[Reason]) -> Reason | None:
+    """As `leading_word`, of words that are counted already."""
     cards = counts.copy()
     del cards[Reason.NODE_HAS_NO_CARDS]
     telling = {r: n for r, n in cards.items() if r not in _SECONDARY and not r.is_of_identity}
@@ -144,10 +148,10 @@ def leading_word(reasons: Iterable[Reason | None]) -> Reason | None:
 _PROBLEMS = {reason: Outcome(reason=reason) for reason in Reason}
 
 
-def _outcome(
+def answer(
     signature: Signature, view: NodeView, known: dict[_Key, Outcome], room: QuotaRoom | None
 ) -> Outcome:
-    """One node's outcome, from the memo where it is known."""
+    """One node's outcome, from the answers of a memo where it is known."""
     if view.problem is not None:
         if view.problem_detail:
             return Outcome(reason=view.problem, detail=view.problem_detail)
@@ -170,7 +174,7 @@ def _allows(signature: Signature, uuid: str) -> bool:
     return not signature.use_uuids or uuid in signature.use_uuids
 
 
-def _booking(request: Request, view: NodeView, outcome: Outcome) -> Booking:
+def booking_on(request: Request, view: NodeView, outcome: Outcome) -> Booking:
     """Turn positions into the UUIDs of the node that was chosen."""
     assert outcome.picks is not None  # noqa: S101 - the caller chose a node that fits
     return Booking(

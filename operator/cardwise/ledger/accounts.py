@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from cardwise.journal import Journal
 from cardwise.ledger.nodes import NodeAccount, quota_use, room_grew
 from cardwise.ledger.states import States
 from cardwise.model import Booking, CardUse, GPUNode, NodeView, PodRef, QuotaBound, QuotaRoom
@@ -25,6 +26,8 @@ class Accounts:
         """Nodes whose cards or tenants changed since the owner last emptied this."""
         self.removed: set[str] = set()
         """Nodes whose GPUNode went since the owner last emptied this, back again or not."""
+        self.journal = Journal()
+        """By when a decision may have seen another node there."""
         self.offers = 0
         """Counts changes of what nodes offer: who sums it up need do so only when this changed."""
 
@@ -89,6 +92,10 @@ class Accounts:
     def gpunode_names(self) -> list[str]:
         """Every node with a GPUNode, sorted."""
         return sorted(name for name, account in self._nodes.items() if account.report is not None)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a node of this name has or offers cards, or has tenants."""
+        return name in self._nodes
 
     def node_names(self) -> list[str]:
         """Every node that has or offers cards, or has tenants; in no order."""
@@ -201,12 +208,14 @@ class Accounts:
     def _account(self, name: str) -> NodeAccount:
         account = self._nodes.get(name)
         if account is None:
-            account = self._nodes[name] = NodeAccount(name)
+            account = self._nodes[name] = NodeAccount(name, self.journal.touch)
         return account
 
     def _forget_if_empty(self, account: NodeAccount) -> None:
         if account.is_empty:
             self._nodes.pop(account.name, None)
+            self.journal.touch(account.name)
+            self.journal.forget(self._nodes)
 
 
 def _is_raised(before: int | None, after: int | None) -> bool:

@@ -4,7 +4,7 @@ Tenancy goes by card UUID and outlives the GPUNode: tenants stay counted while a
 GPUNode, is away, re-indexed or re-created (policy.md section 9).
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from cardwise.engine.score import node_score
 from cardwise.engine.usage import booking_uses
@@ -26,8 +26,15 @@ from cardwise.names import Reason
 class NodeAccount:
     """One node: its report, its closed cards, and its tenants by Pod UID."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, changed: Callable[[str], None] = lambda _: None) -> None:
+        """Know nothing of a node.
+
+        Args:
+            name: the node's.
+            changed: called with it whenever a decision may see a difference.
+        """
         self.name = name
+        self._changed = changed
         self.report: GPUNode | None = None
         self.stale = False
         self.report_seen = 0.0
@@ -62,13 +69,13 @@ class NodeAccount:
         if (offers_cards, cordoned) == (self.offers_cards, self.cordoned):
             return False
         self.offers_cards, self.cordoned = offers_cards, cordoned
-        self.made = None
+        self._spoil()
         return True
 
     def set_stale(self) -> None:
         """The report is too old to be trusted."""
         self.stale = True
-        self.made = None
+        self._spoil()
 
     # Tenants --------------------------------------------------------------------------------------
 
@@ -76,26 +83,26 @@ class NodeAccount:
         """Count a Pod's cards."""
         self._bookings[pod.uid] = (pod, booking)
         self._uses[pod.uid] = booking_uses(booking, self.card_cores())
-        self.made = None
+        self._spoil()
 
     def release(self, uid: str) -> bool:
         """Stop counting a Pod's cards; True when it had some."""
         if self._bookings.pop(uid, None) is None:
             return False
         del self._uses[uid]
-        self.made = None
+        self._spoil()
         return True
 
     def mark_unreadable(self, pod: PodRef, why: str) -> None:
         """A bound Pod's allocation can't be read: close the node until it is mended."""
         self._unreadable[pod.uid] = (pod, why)
-        self.made = None
+        self._spoil()
 
     def clear_unreadable(self, uid: str) -> bool:
         """The Pod is readable or gone; True when it had closed the node."""
         if self._unreadable.pop(uid, None) is None:
             return False
-        self.made = None
+        self._spoil()
         return True
 
     def is_closed_by(self, uid: str) -> bool:
@@ -161,7 +168,12 @@ class NodeAccount:
         cores = self.card_cores()
         for uid, (_, booking) in self._bookings.items():
             self._uses[uid] = booking_uses(booking, cores)
+        self._spoil()
+
+    def _spoil(self) -> None:
+        """The view holds no more."""
         self.made = None
+        self._changed(self.name)
 
     def _make_view(self, states: States, without: Collection[str]) -> NodeView:
         problem, detail = self._problem(without)

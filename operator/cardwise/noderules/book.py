@@ -3,8 +3,9 @@
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from cardwise.journal import Journal
 from cardwise.names import NodeReason
-from cardwise.noderules.journal import Answers, Journal
+from cardwise.noderules.answers import Answers
 from cardwise.noderules.needs import Load, Needs, Repulsion
 from cardwise.noderules.nodes import NodeFacts, Occupancy, facts_of
 from cardwise.noderules.repelling import Repelling
@@ -141,6 +142,10 @@ class NodeBook:
         if not self._untold:
             told |= {name: NodeReason.AFFINITY for name in names if name not in known}
         return told
+
+    def answers(self, needs: Needs, reach: Reach = ANYWHERE) -> Mapping[str, NodeReason]:
+        """As `refusals`, of all nodes that were told of; it holds until something happens."""
+        return self._all_refusals(needs, reach)
 
     def touched_since(self, position: int) -> tuple[int, set[str] | None]:
         """Where the book is now, and the nodes whose answers may differ from those at a position.

@@ -360,13 +360,13 @@ async def test_ten_thousand_of_one_kind_are_one_question() -> None:
     tenant = build.pod("t", node="n1", allocated="GPU-n1-a,NVIDIA,15360,0:;")
     async with door(*node(cards=1), tenant) as world:
         asked: list[str] = []
-        decide = world.controller.decider.decide_and_hold
+        choose = world.controller.decider.hold_chosen
 
-        def counted(request: Any, names: Any) -> Any:
+        def counted(request: Any, decision: Any) -> Any:
             asked.append(str(request.pod))
-            return decide(request, names)
+            return choose(request, decision)
 
-        world.controller.decider.decide_and_hold = counted  # type: ignore[method-assign]
+        world.controller.decider.hold_chosen = counted  # type: ignore[method-assign]
         for number in range(1000):
             world.cluster.put(gated(f"p{number:04}"))
         await asyncio.sleep(0.1)

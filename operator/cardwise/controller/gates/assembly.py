@@ -50,7 +50,7 @@ class Gates:
         self.door = door = GatesDoor(
             ledger=ledger,
             book=book,
-            surroundings=Surroundings(ledger, book, volumes),
+            surroundings=Surroundings(ledger, book, volumes, decider.memo),
             decider=decider,
             teller=teller,
             gate=gate,

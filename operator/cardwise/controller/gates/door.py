@@ -44,7 +44,8 @@ class _Refusal:
     """Why a Pod has to wait."""
 
     reason: WaitReason
-    message: str
+    message: Callable[[], str]
+    """Says it in full, as of now: over thousands of nodes that is the dearest part of a refusal."""
 
 
 class GatesDoor:
@@ -139,8 +140,8 @@ class GatesDoor:
         if waiting.gang is not None:
             group.begun = self._gangs.is_begun(waiting.gang.key)
             self._queue.open(group)
-        if group.closed and group.reason is not None:
-            self._tell(waiting, group.reason, group.message)
+        if group.closed:
+            self._tell(waiting, group)
         self._due.set()
         self.look()
 
@@ -187,8 +188,8 @@ class GatesDoor:
             late = self._clock.monotonic() - _TOLD_SECONDS
             for group in list(self._queue):
                 for waiting in list(group):
-                    if group.reason is not None and self._told.get(waiting.pod.uid, late) <= late:
-                        self._tell(waiting, group.reason, group.message)
+                    if self._told.get(waiting.pod.uid, late) <= late:
+                        self._tell(waiting, group)
                 await asyncio.sleep(0)
 
     async def _decide_all(self) -> None:
@@ -248,21 +249,20 @@ class GatesDoor:
         size = self._gangs.size(members, gang)
         if size is None:
             self.ask_size(gang.key)
-            self._close(group, _Refusal(EventReason.GANG_INCOMPLETE, _SIZE_UNKNOWN.format(gang)))
-            return False
-        if len(members) < size:
-            told = f"Gang {gang}: {len(members)} of its {size} Pods are here; none is placed before"
-            self._close(group, _Refusal(EventReason.GANG_INCOMPLETE, f"{told} all are."))
+            told = _SIZE_UNKNOWN.format(gang)
+        elif len(members) < size:
+            told = _INCOMPLETE.format(gang, len(members), size)
+        if size is None or len(members) < size:
+            self._close(group, _Refusal(EventReason.GANG_INCOMPLETE, lambda: told))
             return False
         grew = self._ledger.grew, self._book.grew
         held: list[tuple[Waiting, Booking]] = []
         for waiting in members[:size]:
             booking = self._hold(waiting)
             if isinstance(booking, _Refusal):
-                told = f"Gang {gang}: {len(held)} of {size} Pods would fit. {booking.message}"
+                self._close(group, _of_gang(gang, len(held), size, booking))
                 self._let_go(held)
                 self._ledger.grew, self._book.grew = grew  # nothing was given back
-                self._close(group, _Refusal(booking.reason, fitted(told)))
                 return False
             held.append((waiting, booking))
         until = self._clock.monotonic() + _GANG_SECONDS
@@ -278,22 +278,23 @@ class GatesDoor:
 
     def _hold(self, waiting: Waiting) -> Booking | _Refusal:
         """Decide, and hold cards and room for a Pod; or say why not."""
-        candidates = self._surroundings.candidates(waiting)
-        if candidates.unchecked:
-            return _Refusal(
-                EventReason.NEEDS_EXTENDER_DOOR, _NEEDS_EXTENDER.format(candidates.unchecked)
-            )
-        if candidates.waits_for:
-            told = f"It waits for {candidates.waits_for}."
-            return _Refusal(EventReason.VOLUME_NOT_READY, told)
+        obstacle = self._surroundings.obstacle(waiting)
+        if obstacle.unchecked:
+            told = _NEEDS_EXTENDER.format(obstacle.unchecked)
+            return _Refusal(EventReason.NEEDS_EXTENDER_DOOR, lambda: told)
+        if obstacle.waits_for:
+            told = f"It waits for {obstacle.waits_for}."
+            return _Refusal(EventReason.VOLUME_NOT_READY, lambda: told)
         with self._metrics.timed("gate") as timer:
-            decision = self._decider.decide_and_hold(waiting.request, candidates.names)
+            decision = self._decider.hold_chosen(
+                waiting.request, lambda: self._surroundings.decision(waiting)
+            )
             timer.result = "ok"
         self._teller.unknown_policies(waiting.request)
         if decision.node is None or decision.booking is None:
-            others = self._surroundings.telling(candidates)
+            others = self._surroundings.others(waiting)
             reason = reason_of(decision, others)
-            return _Refusal(reason, self._teller.account(decision, reason, others))
+            return _Refusal(reason, lambda: self._teller.account(decision, reason, others))
         self._book.take(waiting.pod.uid, decision.node, waiting.needs)
         self._teller.chosen(decision, self._ledger.view(decision.node))
         return decision.booking
@@ -308,15 +309,26 @@ class GatesDoor:
     def _close(self, group: Group, refusal: _Refusal) -> None:
         """A group has to wait. All are told where the reason is new, else the first again."""
         news = group.reason is not refusal.reason
-        group.closed, group.reason, group.message = True, refusal.reason, refusal.message
-        for waiting in list(group) if news else [group.first]:
-            self._tell(waiting, refusal.reason, refusal.message)
+        group.closed, group.reason = True, refusal.reason
 
-    def _tell(self, waiting: Waiting, reason: WaitReason, message: str) -> None:
-        now = self._clock.monotonic()
-        self._told[waiting.pod.uid] = now
-        self._ledger.wait(waiting.pod, waiting.request, reason, now)
-        self._teller.waits(waiting.pod, reason, message)
+        def renewed() -> str:
+            group.message = refusal.message()
+            return group.message
+
+        if news:
+            renewed()
+            for waiting in list(group):
+                self._tell(waiting, group)
+        else:
+            self._teller.waits(group.first.pod, refusal.reason, renewed)
+
+    def _tell(self, waiting: Waiting, group: Group) -> None:
+        """Tell a Pod what its group was told."""
+        if group.reason is not None:
+            now = self._clock.monotonic()
+            self._told[waiting.pod.uid] = now
+            self._ledger.wait(waiting.pod, waiting.request, group.reason, now)
+            self._teller.waits(waiting.pod, group.reason, lambda: group.message)
 
     def _drop(self, uid: str) -> None:
         """A Pod is not in the queue any more."""
@@ -327,6 +339,7 @@ class GatesDoor:
             self.grew()  # it may have been the one that kept others back
 
 
+_INCOMPLETE = "Gang {}: {} of its {} Pods are here; none is placed before all are."
 _SIZE_UNKNOWN = (
     "Gang {}: nobody says how many Pods it has. Write "
     f'{GANG_SIZE}: "8", say, on each of its Pods, or make the PodGroup of its name.'
@@ -335,3 +348,9 @@ _NEEDS_EXTENDER = (
     "{} is judged by kube-scheduler alone, so this Pod can't be decided before it is queued. "
     "Leave the field out, or have the extender door installed, too, and make the Pod anew."
 )
+
+
+def _of_gang(gang: Gang, fit: int, size: int, refusal: _Refusal) -> _Refusal:
+    """The refusal of a gang: that of its first Pod that does not fit."""
+    told = f"Gang {gang}: {fit} of {size} Pods would fit. "
+    return _Refusal(refusal.reason, lambda: fitted(told + refusal.message()))

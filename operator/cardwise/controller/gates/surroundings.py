@@ -1,27 +1,43 @@
-"""Which nodes are candidates for a Pod, by kube-scheduler's own rules.
+"""Which nodes may take a Pod, and which of them is chosen, over and over for Pods of one kind.
 
-It has them from the controller's own watches, because a Pod that is pinned to a node where the
-cluster's kube-scheduler refuses it can't be moved any more.
+Node rules are checked by the controller's own watches, because a Pod that is pinned to a node where
+the cluster's kube-scheduler refuses it can't be moved any more. The answers of a kind are kept, and
+each decision looks at those nodes only where something happened since the last.
 """
 
-from collections.abc import Collection, Hashable
-from dataclasses import dataclass, field
+from collections.abc import Hashable
+from dataclasses import dataclass
 
 from cardwise.controller.gates.gangs import Key
 from cardwise.controller.gates.waiting import Waiting
+from cardwise.engine.decide import Memo
+from cardwise.engine.standing import Standing
 from cardwise.ledger import Ledger
+from cardwise.model import Decision
 from cardwise.names import NodeReason, Reason
 from cardwise.noderules import NodeBook, Volumes
 
+_KEPT = 64
+"""Questions whose answers are kept: of those asked last."""
+
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
-    """The nodes to choose from, and why the others with cards are none."""
+class _Kept:
+    """The answers to one question, and what they are as of."""
 
-    names: Collection[str] = ()
-    others: dict[str, NodeReason] = field(default_factory=dict)
+    standing: Standing
+    cards: int
+    """A position in the ledger's journal."""
+    rules: int
+    """A position in that of the node rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why no node can be chosen, whatever the nodes are like; at most one is not empty."""
+
     waits_for: str = ""
-    """For people: what is not there yet, so that no node will do."""
+    """For people: what is not there yet."""
     unchecked: str = ""
     """The field that only kube-scheduler can judge."""
 
@@ -32,50 +48,84 @@ def gang_kind(key: Key) -> Hashable:
 
 
 class Surroundings:
-    """Node rules over the nodes that have cards."""
+    """Cards and node rules together."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        book: NodeBook,
-        volumes: Volumes,
-    ) -> None:
+    def __init__(self, ledger: Ledger, book: NodeBook, volumes: Volumes, memo: Memo) -> None:
+        """Look at nothing yet.
+
+        Args:
+            ledger: who has which card.
+            book: the rules about nodes.
+            volumes: where the Pods' volumes are.
+            memo: of the engine.
+        """
         self._ledger = ledger
         self._book = book
         self._volumes = volumes
+        self._memo = memo
+        self._kept: dict[Hashable, _Kept] = {}
 
     def kind(self, waiting: Waiting) -> Hashable:
         """Equal, at a time, for Pods that get the same answer now."""
         if waiting.gang is not None:
             return gang_kind(waiting.gang.key)
-        judged = self._volumes.judge(waiting.needs)
-        if waiting.unchecked or judged.unchecked or judged.waits_for:
+        obstacle = self.obstacle(waiting)
+        if obstacle != _NONE:
             return "blocked", waiting.pod.uid
-        request = waiting.request
+        return self._question(waiting)
+
+    def obstacle(self, waiting: Waiting) -> Obstacle:
+        """What keeps the Pod from being decided at all."""
+        if waiting.unchecked:
+            return Obstacle(unchecked=waiting.unchecked)
+        judged = self._volumes.judge(waiting.needs)
+        if judged.unchecked or judged.waits_for:
+            return Obstacle(waits_for=judged.waits_for, unchecked=judged.unchecked)
+        return _NONE
+
+    def decision(self, waiting: Waiting) -> Decision:
+        """Choose a node and cards for a Pod, as the engine would among the nodes that may take it.
+
+        The outcomes of the decision are as of now, and change with the next.
+        """
+        ledger, book, request = self._ledger, self._book, waiting.request
+        question, room = self._question(waiting), ledger.room(request.pod.namespace)
+        kept = self._kept.pop(question, None)
+        standing = kept.standing if kept is not None else None
+        cards, touched = ledger.journal.since(kept.cards if kept else 0)
+        rules, others = book.touched_since(kept.rules if kept else 0)
+        names = touched | others if touched is not None and others is not None else None
+        if standing is None or standing.room != room or names is None:
+            standing = Standing(request.signature, room, self._memo)
+            # Where no node has cards, all are asked about, to say so.
+            names = set(ledger.node_names() or book.names())
+        refused = book.answers(waiting.needs, self._volumes.judge(waiting.needs).reach)
+        candidates = []
+        for name in names:
+            if name in refused or name not in book or name not in ledger:
+                standing.drop(name)
+            else:
+                candidates.append(name)
+        standing.put(ledger.views(candidates))
+        self._kept[question] = _Kept(standing, cards, rules)
+        if len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+        return standing.decision(request)
+
+    def others(self, waiting: Waiting) -> dict[str, NodeReason]:
+        """The nodes with cards that a Pod can't go to by their rules, and why."""
+        refused = self._book.answers(waiting.needs, self._volumes.judge(waiting.needs).reach)
+        return {
+            name: refused[name]
+            for name in self._ledger.node_names()
+            if name in refused and self._ledger.view(name).problem is not Reason.NODE_HAS_NO_CARDS
+        }
+
+    def _question(self, waiting: Waiting) -> Hashable:
+        request, reach = waiting.request, self._volumes.judge(waiting.needs).reach
         # A quota is the namespace's, and so is what a message may tell of tenants.
         mine = request.signature, request.pod.namespace, request.priority > 0
-        return mine, self._book.kind(waiting.needs, judged.reach)
+        return mine, self._book.kind(waiting.needs, reach)
 
-    def candidates(self, waiting: Waiting) -> Candidates:
-        """The nodes that a Pod may be pinned to."""
-        if waiting.unchecked:
-            return Candidates(unchecked=waiting.unchecked)
-        judged = self._volumes.judge(waiting.needs)
-        if judged.waits_for or judged.unchecked:
-            return Candidates(waits_for=judged.waits_for, unchecked=judged.unchecked)
-        # Where no node has cards, all are asked about, to say so.
-        known = self._ledger.node_names() or self._book.names()
-        names = [name for name in known if name in self._book]
-        others = self._book.refusals(waiting.needs, names, judged.reach)
-        return Candidates(
-            names=[name for name in names if name not in others] if others else names,
-            others=others,
-        )
 
-    def telling(self, candidates: Candidates) -> dict[str, NodeReason]:
-        """The nodes with cards that are no candidates: one without is not worth a word."""
-        return {
-            name: word
-            for name, word in candidates.others.items()
-            if self._ledger.view(name).problem is not Reason.NODE_HAS_NO_CARDS
-        }
+_NONE = Obstacle()
