@@ -83,6 +83,14 @@ def cp() -> Iterator[ControlPlane]:
             )
         )
         plane.start_scheduler(extender_url="http://127.0.0.1:1", configuration=configuration)
+        plane.add_node("guarded")
+        path = "/api/v1/nodes/guarded/status?dryRun=All"
+        label = {"metadata": {"labels": {"a": "b"}}}
+        caller = of_no_node(plane)
+        plane.wait(
+            "the guard", lambda: not caller.ask("PATCH", path, label, content_type=MERGE).ok, 30
+        )
+        remove(plane, "/api/v1/nodes/guarded")
         yield plane
 
 
