@@ -8,7 +8,7 @@ import copy
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -41,7 +41,6 @@ class Played:
     newcomers: list[Json]
     book: NodeBook
     volumes: Volumes
-    taken: set[str] = field(default_factory=set)
 
     def judged(self, pod: Json) -> Judged:
         return self.volumes.judge(Needs(pod))
@@ -87,9 +86,10 @@ def test_every_pair_of_pod_and_node_has_the_verdict_of_kube_scheduler(played: Pl
                 said = refused.get(name, "fits")
                 differences.append((said, "fits" if name in passed else "refused", pod, node))
 
-    print(f"{pairs} pairs, {pairs - words.total()} of them fit: {words}")
     assert not differences, told(differences)
     assert pairs >= 20_000
+    # A rule that is too strict shows only where kube-scheduler lets a Pod in.
+    assert pairs - words.total() >= 2_000
     seldom = {word: words[word] for word in NodeReason if words[word] < EACH_WORD}
     assert not seldom, f"too few of some words: {words}"
 

@@ -58,7 +58,12 @@ EVENTS = st.lists(
     | st.tuples(st.just("release"), st.sampled_from(UIDS)),
     max_size=12,
 )
-NEWCOMERS = (pod(app="a", port=80), pod(app="b", cpu="3"), pod(selector={"zone": "x"}, fpga="1"))
+NEWCOMERS = (
+    pod(app="a", port=80),
+    pod(app="b", port=80),
+    pod(app="b", cpu="3"),
+    pod(selector={"zone": "x"}, fpga="1"),
+)
 
 
 @dataclass
@@ -176,7 +181,9 @@ def test_pods_of_one_kind_get_the_same_answers(events) -> None:
     book = NodeBook()
     for event in events:
         apply(book, event)
-    twins = [pod(app=app, cpu=cpu) for app in "abc" for cpu in "13"]
+    twins = [
+        pod(app=app, cpu=cpu, port=port) for app in "abc" for cpu in "13" for port in (None, 80)
+    ]
 
     for one in twins:
         for other in twins:
@@ -246,6 +253,19 @@ def test_news_of_a_whole_place_touches_all_of_its_nodes() -> None:
 
     assert first == {"n1", "n2"}
     assert second == {"n2"}, "n1 was closed before"
+
+
+def test_a_node_that_has_moved_is_touched_in_its_new_place() -> None:
+    book = NodeBook()
+    for name, zone in (("n1", "x"), ("n2", "y"), ("n3", "y")):
+        book.apply_node(build.node_object(name, labels={"zone": zone}))
+    book.take("u1", "n1", pod(away=[("zone", "a")]))
+    book.apply_node(build.node_object("n2", labels={"zone": "x"}))
+    position, _ = book.touched_since(0)
+
+    book.release("u1")
+
+    assert book.touched_since(position)[1] == {"n1", "n2"}
 
 
 def test_nodes_that_come_and_go_for_years_are_forgotten_in_the_end() -> None:

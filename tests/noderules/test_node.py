@@ -177,6 +177,25 @@ NO = NodeReason.AFFINITY
             NO,
             id="expressions of one term are not",
         ),
+        pytest.param(affinity(where("zone", "NotIn")), NO, id="none to choose from is bad"),
+        pytest.param(affinity(where("zone", "Gt", "a")), NO, id="a bound that is no number"),
+        pytest.param(affinity(where("cards", "Gt", "9" * 19)), NO, id="nor one beyond 64 bits"),
+        pytest.param(affinity(where("zone", "Exists", "a")), NO, id="Exists takes no value"),
+        pytest.param(
+            affinity(
+                {"matchFields": [{"key": "spec.x", "operator": "In", "values": ["n1"]}]},
+                where("zone", "Exists"),
+            ),
+            None,
+            id="a bad term is no alternative, the others are",
+        ),
+        pytest.param(
+            affinity(
+                {"matchFields": [{"key": "spec.x", "operator": "In", "values": ["n1"]}]},
+            ),
+            NO,
+            id="a field that no node has",
+        ),
         pytest.param(affinity(), NO, id="no term matches nothing"),
         pytest.param(affinity({}), NO, id="an empty term matches nothing"),
         pytest.param(

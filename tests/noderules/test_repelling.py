@@ -114,3 +114,22 @@ def test_whoever_is_on_a_node_that_is_gone_keeps_nobody_away() -> None:
 
     assert book.refusal(newcomer(), "n2") is None
     assert book.grew
+
+
+def test_a_place_that_is_given_up_leaves_the_others_closed() -> None:
+    book = NodeBook()
+    for name in ("n1", "n2"):
+        book.apply_node(build.node_object(name, labels={"zone": name}))
+        book.take(f"uid-{name}", name, repelling(expression("app", "Exists")))
+    book.take("uid-alice", "n1", repelling(ALICE))
+
+    book.release("uid-n1")
+    assert book.refusals(newcomer(app="b"), ("n1", "n2")) == {"n2": AWAY}
+
+    book.take("uid-alice-too", "n1", repelling({"matchLabels": {"app": "a", "tier": "x"}}))
+    book.release("uid-alice-too")
+    assert book.refusals(newcomer(app="a"), ("n1", "n2")) == dict.fromkeys(("n1", "n2"), AWAY)
+
+    book.release("uid-alice")
+    book.release("uid-n2")
+    assert book.refusals(newcomer(app="a"), ("n1", "n2")) == {}

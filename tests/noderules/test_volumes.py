@@ -215,6 +215,23 @@ def test_every_volume_must_allow_the_node() -> None:
     assert refusals == dict.fromkeys("ab", NodeReason.VOLUMES)
 
 
+def test_pods_that_differ_in_their_volumes_alone_get_their_own_answers() -> None:
+    volumes = known(
+        claims=[claim("one", volume="one"), claim("two", volume="two")],
+        volumes=[volume("one", labels={ZONE: "a"}), volume("two", labels={ZONE: "b"})],
+    )
+    book = NodeBook()
+    for zone in "ab":
+        book.apply_node(build.node_object(zone, labels={ZONE: zone}))
+
+    refused = [
+        set(book.refusals(needs, ("a", "b"), volumes.judge(needs).reach))
+        for needs in (using("one"), using("two"), using())
+    ]
+
+    assert refused == [{"b"}, {"a"}, set()]
+
+
 def test_the_zone_of_a_volume_made_for_the_pod_is_not_looked_at() -> None:
     volumes = known(
         claims=[claim("p-scratch", owner="uid-p")], volumes=[volume(labels={ZONE: "a"})]
