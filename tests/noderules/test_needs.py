@@ -9,8 +9,9 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TERM = {"topologyKey": "zone", "labelSelector": {}}
 
 
-def pod(name="p", labels=None, **spec):
-    made = build.pod(name, labels=labels, containers=[build.container(requests={"cpu": "1"})])
+def pod(name="p", labels=None, ports=(), **spec):
+    container = {**build.container(requests={"cpu": "1"}), "ports": list(ports)}
+    made = build.pod(name, labels=labels, containers=[container])
     made["spec"].update(spec)
     return made
 
@@ -91,6 +92,7 @@ def test_the_field_that_only_kube_scheduler_decides(spec, want) -> None:
         pytest.param(pod(nodeSelector={"a": "b"}), False, id="a selector"),
         pytest.param(pod(tolerations=[{"operator": "Exists"}]), False, id="a toleration"),
         pytest.param(pod(overhead={"cpu": "1"}), False, id="an amount"),
+        pytest.param(pod(ports=[{"hostPort": 80}]), False, id="a port of the node"),
     ],
 )
 def test_pods_that_ask_the_same_are_of_one_kind(other, same) -> None:
