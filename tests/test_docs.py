@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cardwise.names import NodeReason, Reason
+from cardwise.names import EventReason, NodeReason, Reason
 from cardwise.settings import Settings, parse
 
 ROOT = Path(__file__).parents[1]
@@ -92,6 +92,20 @@ def test_the_page_of_doors_explains_every_word_about_nodes() -> None:
     explained = {word for row in rows for word in re.findall(r"`(\w+)`", row)}
 
     assert {reason.value for reason in NodeReason} <= explained
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        EventReason.NEEDS_EXTENDER_DOOR,
+        EventReason.PINNED_NODE_REFUSED,
+        EventReason.SCHEDULER_ABSENT,
+        EventReason.GANG_INCOMPLETE,
+        EventReason.VOLUME_NOT_READY,
+    ],
+)
+def test_the_page_of_doors_names_the_events_of_gates(event: EventReason) -> None:
+    assert f"`{event}`" in DOORS
 
 
 def test_the_settings_of_the_doors_that_the_page_shows_are_those_of_the_overlays() -> None:

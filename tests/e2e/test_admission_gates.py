@@ -267,3 +267,66 @@ def test_a_pod_that_waits_is_gone_at_once_when_it_is_deleted(
 
     assert jane("delete", "pod", waiting["metadata"]["name"]).stderr == ""
     assert controller.ask("GET", pod_path(waiting)).status == 404
+
+
+# Both doors ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def joe() -> Iterator[Terminal]:
+    """A user in a cluster with both doors, where Pods come by the extender if they do not say."""
+    with ControlPlane.start(kwok=False) as plane:
+        plane.apply(ROOT / "manifests/overlays/both-doors")
+        call_a_webhook(plane)
+        administrator = Caller.administrator(plane)
+        probe = build.pod(gpumem=1000, scheduler="")
+
+        def in_force() -> bool:
+            spec = spec_of(administrator.create_pod(probe, dry_run=True))
+            return spec.get("schedulerName") == names.SCHEDULER_NAME
+
+        plane.wait("Pods to be admitted", in_force, 60)
+        yield Terminal(plane, SPACE)
+
+
+APART: Final = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+
+
+@pytest.mark.parametrize(
+    ("written", "apart", "by_gates", "said"),
+    [
+        pytest.param({}, False, False, "", id="nothing is said"),
+        pytest.param({names.DOOR: "gates"}, False, True, "", id="gates are asked"),
+        pytest.param({names.GANG: "g", names.GANG_SIZE: "2"}, False, True, "", id="a gang"),
+        pytest.param(
+            {names.DOOR: "gates"},
+            True,
+            False,
+            'Warning: cardwise.dev/door: "gates" has no effect, because '
+            "spec.affinity.podAntiAffinity needs the door extender\n",
+            id="gates are asked, and can't check it",
+        ),
+        pytest.param(
+            {names.DOOR: "window"},
+            False,
+            False,
+            'Warning: cardwise.dev/door: "window" has no effect; write extender or gates\n',
+            id="an unknown door",
+        ),
+    ],
+)
+def test_where_both_doors_are_a_pod_chooses(
+    joe: Terminal, written: dict[str, str], apart: bool, by_gates: bool, said: str
+) -> None:
+    made = pod(annotations=written)
+    if apart:
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": [APART]}
+        made["spec"]["affinity"] = {"podAntiAffinity": required}
+
+    assert joe.create(made).stderr == said
+
+    found = stored(joe, made)
+    assert gates_of(found) == ([OURS] if by_gates else [])
+    assert found["spec"]["schedulerName"] == (
+        "default-scheduler" if by_gates else names.SCHEDULER_NAME
+    )
