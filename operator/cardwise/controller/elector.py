@@ -70,7 +70,7 @@ class Elector:
         self._stuck = stuck
         self._dice = dice
         self._known: Json | None = None
-        """The Lease as we wrote it last; None while nobody knows whether it is so still."""
+        """The Lease as we wrote it last; None: it is not ours."""
         self._spec: Json | None = None
         """As it was last seen, and since when: another's times are compared for equality alone."""
         self._since = 0.0
@@ -147,10 +147,8 @@ class Elector:
         """Renew the version that we wrote; False where it is not there any more."""
         try:
             await self._write(known, asked)
-        except ApiError as error:
-            if error.status is None:
-                raise  # it may have been written: look first, next time
-            return False
+        except ApiError:
+            return False  # whether it was written or not, a look shows
         return True
 
     async def _write(self, lease: Json | None, asked: float) -> None:
@@ -162,7 +160,6 @@ class Elector:
         """
         if self._over:
             return
-        self._known = None
         async with self._writing:
             written = await self._cluster.write_lease(self._ours(lease))
         taken, self._renewed, self._known = not self.holds, asked, written

@@ -291,6 +291,8 @@ async def test_what_the_watch_shows_between_an_eviction_and_the_end_begins_nothi
         await floor.refused_pin()
         await passing(59.9)
         shown = floor.pod()
+        for number in range(30):  # the recorder is busy
+            floor.recorder.post(PodRef("default", f"o{number}", f"uid-{number}"), "Other", "x")
         await passing(0.2)
         assert not floor.there()
         # The API server writes a condition before it deletes.
@@ -301,6 +303,7 @@ async def test_what_the_watch_shows_between_an_eviction_and_the_end_begins_nothi
 
     assert floor.tries() == 1
     assert len(floor.refusals) == 0
+    assert floor.notes()[-1].startswith("Evicted: ")
 
 
 async def test_another_verdict_begins_the_time_anew_and_other_words_do_not() -> None:
