@@ -20,8 +20,8 @@ export PATH := $(VENV)/bin:$(PATH)
 ##@ Try it
 
 .PHONY: demo
-demo: controlplane ## the policies at work on a local cluster with fake GPUs (KEEP=1 leaves it up)
-	@PYTHONPATH=tests $(PY) tests/demo/demo.py $(if $(KEEP),--keep)
+demo: controlplane ## the policies at work on a local cluster with fake GPUs (KEEP=1, DOOR=gates)
+	@PYTHONPATH=tests $(PY) tests/demo/demo.py $(if $(KEEP),--keep) $(if $(DOOR),--door $(DOOR))
 
 .PHONY: demo-stop
 demo-stop: $(STAMP) ## stop what `make demo KEEP=1` left running
@@ -35,7 +35,8 @@ test: ## everything: check, unit, e2e, demo
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory e2e
-	@$(MAKE) --no-print-directory demo KEEP=
+	@$(MAKE) --no-print-directory demo KEEP= DOOR=extender
+	@$(MAKE) --no-print-directory demo KEEP= DOOR=gates
 
 .PHONY: check
 check: guard $(STAMP) ## format, lint, types and layers, without changing a file

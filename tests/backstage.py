@@ -16,6 +16,7 @@ import yaml
 import build
 from cardwise import names
 from cardwise.names import Door
+from cardwise.wire.nodestatus import resources_of
 from controlplane.launcher import (
     SYSTEM_NAMESPACE,
     ApiError,
@@ -78,6 +79,11 @@ class Backstage:
     def gates(self) -> bool:
         """Whether Pods come by the door of gates."""
         return self.door is Door.GATES
+
+    @property
+    def kinds(self) -> int:
+        """How many kinds the controller watches: those of storage at the door of gates alone."""
+        return 7 if self.gates else 4
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -166,6 +172,11 @@ class Backstage:
         self.cp.wait("the controller to be ready", self.is_ready, 60)
 
     @property
+    def reports_url(self) -> str:
+        """Where the controller answers probes and Prometheus."""
+        return f"http://127.0.0.1:{self._reports_port}"
+
+    @property
     def extender_url(self) -> str:
         """Where the controller answers kube-scheduler."""
         return f"http://127.0.0.1:{self._port}"
@@ -173,9 +184,8 @@ class Backstage:
     def is_ready(self) -> bool:
         """Whether the controller is ready to act now."""
         assert self.controller.poll() is None, f"it ended:\n{self.controller.tail()}"
-        url = f"http://127.0.0.1:{self._reports_port}/readyz"
         try:
-            with urllib.request.urlopen(url, timeout=5):
+            with urllib.request.urlopen(f"{self.reports_url}/readyz", timeout=5):  # noqa: S310
                 return True
         except OSError:  # nobody listens yet, or it says that it is not ready
             return False
@@ -185,8 +195,8 @@ class Backstage:
         for agent in self._agents.values():
             agent.kill()
         self._agents.clear()
-        for pod in self.all_pods():
-            self._request("DELETE", path_of(pod), _NOW)
+        for namespace in {pod["metadata"]["namespace"] for pod in self.all_pods()}:
+            self._request("DELETE", f"/api/v1/namespaces/{namespace}/pods", _NOW)
         for quota in self.cp.request("GET", "/api/v1/resourcequotas")["items"]:
             path = f"/api/v1/namespaces/{quota['metadata']['namespace']}/resourcequotas/"
             self._request("DELETE", path + quota["metadata"]["name"])
@@ -231,20 +241,12 @@ class Backstage:
             fields: of the Node, as `ControlPlane.add_node` takes them.
         """
         self.bare_node(name, gpus=0 if cards is None else 40, **fields)
-        if self.gates and cards is not None and not isinstance(cards, str | Path):
-            self._advertise(name)
         if isinstance(cards, str | Path):
             self._start_agent(name, cards)
         elif cards is not None:
             self.report(build.gpunode(name, cards, links=links))
         if cards is not None:
             self.cp.wait(f"the controller to know {name}", lambda: self.usage(name), 30)
-
-    def _advertise(self, name: str) -> None:
-        """Say what an agent would say of the node's cards, and more."""
-        room = dict.fromkeys(names.RESOURCES[1:], "1P")
-        status = {"status": {"capacity": room, "allocatable": room}}
-        self.cp.request("PATCH", f"/api/v1/nodes/{name}/status", status, content_type=_STRATEGIC)
 
     def bare_node(self, name: str, **fields: Any) -> None:
         """Add a node that nothing is reported of, and wait until KWOK runs and ends its Pods."""
@@ -270,6 +272,8 @@ class Backstage:
         """Publish a GPUNode as its agent would; ``spec`` is its administrator's."""
         kind = {key: document[key] for key in ("apiVersion", "kind")}
         name = document["metadata"]["name"]
+        if self.gates:
+            self._advertise(name, document)
         kind["metadata"] = {"name": name}
         for part, owner, path in (
             ("spec", "administrator", f"{GPUNODES}/{name}"),
@@ -278,6 +282,12 @@ class Backstage:
             body = {**kind, part: document.get(part, {})}
             query = f"?fieldManager={owner}&force=true"
             self.cp.request("PATCH", path + query, body, content_type=_APPLY)
+
+    def _advertise(self, node: str, document: Json) -> None:
+        """Write what its cards come to into the node's status, as the agent would."""
+        amounts = {name: str(amount) for name, amount in resources_of(document).items()}
+        status = {"status": {"capacity": amounts, "allocatable": amounts}}
+        self.cp.request("PATCH", f"/api/v1/nodes/{node}/status", status, content_type=_STRATEGIC)
 
     def _start_agent(self, node: str, profile: str | Path) -> None:
         config = self.cp.directory / "agent.yaml"

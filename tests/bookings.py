@@ -4,7 +4,7 @@ import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from stage import Stage, uuids
+from stage import Stage, node_of, uuids
 
 Shares = set[tuple[str, str, str]]
 """Node, Pod and card of every share."""
@@ -12,7 +12,7 @@ Shares = set[tuple[str, str, str]]
 
 def samples(stage: Stage, name: str, url: str | None = None) -> list[tuple[dict[str, str], float]]:
     """A metric of the controller, or of another one at ``url``: labels and values."""
-    asked = f"{url or stage.extender_url}/metrics"
+    asked = f"{url or stage.reports_url}/metrics"
     with urllib.request.urlopen(asked, timeout=5) as answer:  # noqa: S310 - http
         families = list(text_string_to_metric_families(answer.read().decode()))
     return [(s.labels, s.value) for f in families for s in f.samples if s.name == name]
@@ -27,13 +27,26 @@ def in_ledger(stage: Stage, url: str | None = None) -> Shares:
 
 
 def in_cluster(stage: Stage) -> Shares:
-    """What the bound Pods say that are not at their end."""
+    """What the placed Pods say that are not at their end."""
     return {
-        (pod["spec"]["nodeName"], f"{stage.namespace}/{name}", uuid)
-        for name, pod in stage.pods().items()
-        if "nodeName" in pod["spec"] and pod["status"]["phase"] not in ("Succeeded", "Failed")
+        (pod["spec"]["nodeName"], f"{stage.namespace}/{pod['metadata']['name']}", uuid)
+        for pod in stage.placed_pods()
+        if pod["metadata"]["namespace"] == stage.namespace
+        and pod["status"]["phase"] not in ("Succeeded", "Failed")
         for uuid in uuids(pod)
     }
+
+
+def refused(stage: Stage) -> list[str]:
+    """The Pods of this test that wait and were answered that they must.
+
+    Of Pods behind our gate none is told before all are: only the controller's count tells.
+    """
+    waiting = {name: pod for name, pod in stage.pods().items() if node_of(pod) is None}
+    if not stage.gates:
+        return [name for name, pod in waiting.items() if pod["status"].get("conditions")]
+    counted = sum(value for _, value in samples(stage, "cardwise_pending_pods"))
+    return list(waiting) if counted == len(waiting) else []
 
 
 def agree(stage: Stage) -> bool:

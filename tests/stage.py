@@ -15,9 +15,10 @@ from backstage import GPUNODES, Backstage, Json, path_of
 from cardwise import names
 from cardwise.wire.pods import asks_cards
 
-__all__ = ["GPUNODES", "Json", "Placement", "Stage", "uuids"]
+__all__ = ["GPUNODES", "Json", "Placement", "Stage", "node_of", "uuids"]
 
 _SHARE: Final = re.compile(r"([^,:;]+),NVIDIA,\d+,\d+(?:,[^:;]*)?:")
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _CREATED: Final = ("uid", "resourceVersion")
 """Metadata that only the API server writes."""
 _OPTED_OUT: Final = {names.WEBHOOK_LABEL: names.WEBHOOK_IGNORE}
@@ -93,6 +94,12 @@ class Stage(Backstage):
         """Where this test's Pod of that name is found."""
         return f"/api/v1/namespaces/{self.namespace}/pods/{name}"
 
+    def write_of(self, name: str) -> dict[str, str]:
+        """The write that gives a Pod its cards: its method, and what its path ends in."""
+        if self.gates:
+            return {"method": "PATCH", "ends": self.path(name)}
+        return {"method": "POST", "ends": f"{self.path(name)}/binding"}
+
     def pods(self) -> dict[str, Json]:
         """This test's Pods by name."""
         found = self.cp.request("GET", f"/api/v1/namespaces/{self.namespace}/pods")["items"]
@@ -123,11 +130,20 @@ class Stage(Backstage):
         (card,) = self.placed_at(name, within).cards
         return card
 
-    def pending(self, name: str, reason: str, within: float = 20) -> str:
+    def pending(
+        self, name: str, reason: str, within: float = 20, *, nodes: int | None = None
+    ) -> str:
         """Wait until a person is told that the Pod waits for this reason; all that is said.
 
         kube-scheduler says it in a condition; of a Pod behind our gate only our event tells.
+
+        Args:
+            name: the Pod's.
+            reason: the word.
+            within: seconds.
+            nodes: how many nodes kube-scheduler says the word of.
         """
+        condition_word = reason if nodes is None else f"{nodes} {reason}"
 
         def said() -> str:
             pod = self.get(name)
@@ -137,7 +153,7 @@ class Stage(Backstage):
             for condition in pod["status"].get("conditions", ()):
                 if condition["type"] == "PodScheduled" and condition["status"] == "False":
                     message = str(condition.get("message"))
-                    return message if reason in message else ""
+                    return message if condition_word in message else ""
             return ""
 
         return self.cp.wait(f"Pod {name} to wait for {reason}", said, within)
@@ -182,34 +198,42 @@ class Stage(Backstage):
 
     # --- the law ----------------------------------------------------------------------------------
 
-    def legal(self) -> list[str]:
-        """What is illegal about the Pods that are bound, by the oracle; nothing should be."""
-        bound = [pod for pod in self.all_pods() if "nodeName" in pod["spec"]]
-        without = [
-            f"{path_of(pod)} has no cards" for pod in bound if asks_cards(pod) > bool(uuids(pod))
+    def placed_pods(self) -> list[Json]:
+        """Every Pod that is bound, or that lacks nothing but that: each with its node."""
+        return [
+            {**pod, "spec": {**pod["spec"], "nodeName": node}}
+            for pod in self.all_pods()
+            if (node := node_of(pod)) is not None
         ]
-        return without + oracle.violations(self.gpunodes(), bound)
+
+    def legal(self) -> list[str]:
+        """What is illegal about the Pods that are placed, by the oracle; nothing should be."""
+        placed = self.placed_pods()
+        without = [
+            f"{path_of(pod)} has no cards" for pod in placed if asks_cards(pod) > bool(uuids(pod))
+        ]
+        return without + oracle.violations(self.gpunodes(), placed)
 
     def fitting(self) -> list[str]:
         """The Pods of this test that wait although they would fit, by the oracle."""
-        gpunodes, everyone = self.gpunodes(), self.all_pods()
+        gpunodes, everyone, placed = self.gpunodes(), self.all_pods(), self.placed_pods()
         quotas = self.cp.request("GET", "/api/v1/resourcequotas")["items"]
         nodes = self.cp.request("GET", "/api/v1/nodes")["items"]
         return [
-            name
-            for name, pod in self.pods().items()
-            if "nodeName" not in pod["spec"]
-            and oracle.place(pod, gpunodes, everyone, quotas, nodes)["node"] is not None
+            pod["metadata"]["name"]
+            for pod in everyone
+            if pod["metadata"]["namespace"] == self.namespace
+            and node_of(pod) is None
+            and oracle.place(pod, gpunodes, placed, quotas, nodes)["node"] is not None
         ]
 
     def settled(self) -> None:
-        """Wait until the controller tells of every bound Pod's cards, and of no others."""
+        """Wait until the controller tells of every placed Pod's cards, and of no others."""
 
         def booked() -> set[tuple[str, str]]:
             return {
                 (uuid, f"{pod['metadata']['namespace']}/{pod['metadata']['name']}")
-                for pod in self.all_pods()
-                if "nodeName" in pod["spec"]
+                for pod in self.placed_pods()
                 for uuid in uuids(pod)
             }
 
@@ -222,6 +246,24 @@ class Stage(Backstage):
             }
 
         self.cp.wait("the usage to tell of every tenant", lambda: booked() == told(), 30)
+
+
+def node_of(pod: Json) -> str | None:
+    """The node that a Pod is bound to, or that its cards are on; None while it waits.
+
+    By the door of gates a Pod has its cards before it is bound: its gate is gone then, and it may
+    go to the one node alone.
+    """
+    spec, annotations = pod["spec"], pod["metadata"].get("annotations", {})
+    if spec.get("nodeName"):
+        return str(spec["nodeName"])
+    node: str | None = annotations.get(names.VGPU_NODE)
+    affinity = spec.get("affinity", {}).get("nodeAffinity", {})
+    terms = affinity.get(_REQUIRED, {}).get("nodeSelectorTerms", ())
+    alone = {"key": "metadata.name", "operator": "In", "values": [node]}
+    pinned = bool(terms) and all(alone in term.get("matchFields", ()) for term in terms)
+    gated = bool(spec.get("schedulingGates"))
+    return node if pinned and not gated and names.ALLOCATED in annotations else None
 
 
 def uuids(pod: Json) -> list[str]:

@@ -14,18 +14,43 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cardwise.names import Door
 from controlplane.launcher import ControlPlane, ControlPlaneError, KubectlError
-from demo.matrix import MATRIX
+from demo.matrix import MATRIX, Step
 from demo.theatre import Theatre, Unexpected
 
 _PID_FILE = (
     Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cardwise" / "demo.pid"
 )
 
+_INSTALLED = {
+    Door.EXTENDER: (
+        "Cardwise is installed by manifests/overlays/default. No Pod here names a scheduler or a"
+        " number of cards: the admission webhook adds them."
+    ),
+    Door.GATES: (
+        "Cardwise is installed by manifests/overlays/gates, and the one kube-scheduler is the"
+        " cluster's own, as it comes. No Pod here has a gate or a number of cards: the admission"
+        " webhook adds them, and the gate goes when node and cards are decided."
+    ),
+}
+
+_GO_ON = {
+    Door.EXTENDER: (
+        "\nmake demo KEEP=1 leaves all of it running; make demo DOOR=gates shows the other door."
+    ),
+    Door.GATES: (
+        "\nmake demo DOOR=gates KEEP=1 leaves all of it running; make demo shows the other door."
+    ),
+}
+
 
 def main() -> int:
     """Run the demo; 0 when every outcome was as stated."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--door", type=Door, choices=list(Door), default=Door.EXTENDER, help="how Pods come to us"
+    )
     parser.add_argument("--keep", action="store_true", help="leave everything running")
     parser.add_argument("--stop", action="store_true", help="stop what --keep left running")
     parser.add_argument("--owner", action="store_true", help=argparse.SUPPRESS)
@@ -35,24 +60,22 @@ def main() -> int:
     if options.keep and not options.owner:
         _stop_kept(quiet=True)
         return _run_detached()
-    return _play(keep=options.keep)
+    return _play(options.door, keep=options.keep)
 
 
-def _play(*, keep: bool) -> int:
+def _play(door: Door, *, keep: bool) -> int:
     """Set the stage, play every step, and say how it went."""
     console = Console(width=110, highlight=False, soft_wrap=True)
     done: list[str] = []
     try:
         console.print("Starting etcd, kube-apiserver, KWOK, kube-scheduler and Cardwise …")
         with ControlPlane.start() as cp:
-            theatre = Theatre(cp, console)
-            console.print(
-                "Cardwise is installed by manifests/overlays/default. No Pod here names a scheduler"
-                " or a number of cards: the admission webhook adds them."
-            )
-            for number, step in enumerate(MATRIX, start=1):
-                title = (step.__doc__ or "").split("\n")[0]
-                console.rule(f"[bold]{number}/{len(MATRIX)}  {title}", align="left")
+            theatre = Theatre(cp, console, door)
+            console.print(_INSTALLED[door])
+            steps = MATRIX[door]
+            for number, step in enumerate(steps, start=1):
+                title = _title(step)
+                console.rule(f"[bold]{number}/{len(steps)}  {title}", align="left")
                 step(theatre)
                 done.append(title)
             console.rule("[bold green]every outcome was as stated", align="left")
@@ -60,10 +83,16 @@ def _play(*, keep: bool) -> int:
                 console.print(f"  [green]✔[/] {title}")
             if keep:
                 _keep(cp, console)
+            else:
+                console.print(_GO_ON[door])
     except (Unexpected, ControlPlaneError, KubectlError) as error:
         console.print(f"[bold red]✘ not as stated:[/] {error}", markup=True)
         return 1
     return 0
+
+
+def _title(step: Step) -> str:
+    return (step.__doc__ or "").split("\n")[0]
 
 
 def _keep(cp: ControlPlane, console: Console) -> None:

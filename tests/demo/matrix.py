@@ -2,10 +2,18 @@
 
 import time
 from collections.abc import Callable
+from typing import TypeAlias
 
+from cardwise.names import GATE, Door
 from demo.theatre import NODE, Theatre
 
+Step: TypeAlias = Callable[[Theatre], None]
+
 _ALLOCATED = r"jsonpath={.metadata.annotations.hami\.io/vgpu-devices-allocated}"
+_PINNED = (
+    "{.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    ".nodeSelectorTerms[*].matchFields[*].values[*]}"
+)
 
 
 def spread(theatre: Theatre) -> None:
@@ -25,12 +33,29 @@ def binpack(theatre: Theatre) -> None:
 
 def mutex_blocked(theatre: Theatre) -> None:
     """`mutex` waits while every card has a tenant, and `kubectl describe` says why."""
+    # What kube-scheduler says of it, too.
+    _blocked(theatre, "1 ExclusiveDeviceAllocateConflict")
+
+
+def mutex_gated(theatre: Theatre) -> None:
+    """`mutex` waits behind its gate while every card has a tenant; `kubectl describe` says why."""
+    _blocked(theatre, "4/4 ExclusiveDeviceAllocateConflict")
+    theatre.expect_text(
+        "kubectl calls it SchedulingGated",
+        theatre.show("get", "pod", "exclusive"),
+        "SchedulingGated",
+    )
+    gates = theatre.ask("get", "pod", "exclusive", "-o", "jsonpath={.spec.schedulingGates[*].name}")
+    theatre.expect("its gate is ours alone", gates, GATE)
+
+
+def _blocked(theatre: Theatre, told: str) -> None:
     theatre.create("exclusive", policy="mutex")
     theatre.eventually(
         "the reason is told",
         lambda: theatre.ask("describe", "pod", "exclusive"),
         "GPU 0: default/pack-0, default/pack-1, default/spread-0",
-        "1 ExclusiveDeviceAllocateConflict",
+        told,
         within=20,
     )
     theatre.show("describe", "pod", "exclusive")
@@ -80,9 +105,32 @@ def mutex_binpack(theatre: Theatre) -> None:
 
 def annotation(theatre: Theatre) -> None:
     """The Pod carries its allocation, written together with its node."""
+    _allocated(theatre)
+
+
+def pinned(theatre: Theatre) -> None:
+    """The Pod carries its allocation and its node, written as its gate was taken away."""
+    _allocated(theatre)
+    node = theatre.show("get", "pod", "training", "-o", f"jsonpath={_PINNED}")
+    theatre.expect("its node affinity names its node alone", node, NODE)
+    gates = theatre.ask("get", "pod", "training", "-o", "jsonpath={.spec.schedulingGates}")
+    theatre.expect("its gate is gone", gates, "")
+    scheduler = theatre.ask("get", "pod", "training", "-o", "jsonpath={.spec.schedulerName}")
+    theatre.expect("the cluster's own kube-scheduler bound it", scheduler, "default-scheduler")
+
+
+def _allocated(theatre: Theatre) -> None:
     text = theatre.show("get", "pod", "training", "-o", _ALLOCATED)
     uuid = theatre.ask("get", "gpunode", NODE, "-o", "jsonpath={.status.cards[2].uuid}")
     theatre.expect("it names GPU 2 with 1000 MiB", text, f"{uuid},NVIDIA,1000,0:;")
+
+
+def advertised(theatre: Theatre) -> None:
+    """`kubectl describe node` shows the cards' totals, which the agent advertises."""
+    text = theatre.show("describe", "node", NODE)
+    told = {words[0]: words[1:] for line in text.splitlines() if (words := line.split())}
+    theatre.expect(f"{NODE} has 4 x 15360 MiB", told["nvidia.com/gpumem:"], ["61440"])
+    theatre.expect("4000 of them are asked for", told["nvidia.com/gpumem"][0], "4k")
 
 
 def columns(theatre: Theatre) -> None:
@@ -99,12 +147,25 @@ def columns(theatre: Theatre) -> None:
     theatre.expect_text("four tenants are counted", text, "4/40", "4000/61440")
 
 
-MATRIX: tuple[Callable[[Theatre], None], ...] = (
-    spread,
-    binpack,
-    mutex_blocked,
-    woken,
-    mutex_binpack,
-    annotation,
-    columns,
-)
+MATRIX: dict[Door, tuple[Step, ...]] = {
+    Door.EXTENDER: (
+        spread,
+        binpack,
+        mutex_blocked,
+        woken,
+        mutex_binpack,
+        annotation,
+        columns,
+    ),
+    Door.GATES: (
+        spread,
+        binpack,
+        mutex_gated,
+        woken,
+        mutex_binpack,
+        pinned,
+        advertised,
+        columns,
+    ),
+}
+"""By door: what is shown, in this order."""

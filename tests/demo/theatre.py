@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from backstage import Backstage
+from cardwise.names import Door
 from controlplane.launcher import ControlPlane
 
 NODE = "node-a"
@@ -22,11 +23,11 @@ class Unexpected(Exception):
 class Theatre:
     """Cardwise and kube-scheduler over a control plane, and kubectl before the curtain."""
 
-    def __init__(self, cp: ControlPlane, console: Console) -> None:
+    def __init__(self, cp: ControlPlane, console: Console, door: Door) -> None:
         """Install Cardwise and start every process, each under its own ServiceAccount's token."""
         self._cp = cp
         self._console = console
-        self._backstage = Backstage(cp)
+        self._backstage = Backstage(cp, door)
         self._backstage.node(NODE, "t4x4")
 
     # Commands -------------------------------------------------------------------------------------
