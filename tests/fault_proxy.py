@@ -88,6 +88,7 @@ class FaultProxy:
         *,
         server: str | None = None,
         name: str = "fault-proxy",
+        kinds: int = 4,
     ) -> None:
         """Start it, and wait until it answers.
 
@@ -96,8 +97,10 @@ class FaultProxy:
             plan: what goes wrong from the beginning.
             server: who else is behind it: its address.
             name: of the process.
+            kinds: how many kinds the controller behind it watches.
         """
         self.cp = cp
+        self.kinds = kinds
         self.url = f"http://127.0.0.1:{free_port()}"
         self.process: Process = cp.start_process(
             name,
@@ -134,16 +137,16 @@ class FaultProxy:
         """From now on this goes wrong."""
         self._tell("plan", asdict(plan))
 
-    def next(self, ends: str, fault: str) -> None:
-        """Let the next request for a path that ends so meet this fault."""
-        self._tell("next", {"ends": ends, "fault": fault})
+    def next(self, ends: str, fault: str, *, method: str = "") -> None:
+        """Let the next request for a path that ends so, by this or any method, meet this fault."""
+        self._tell("next", {"ends": ends, "fault": fault, "method": method})
 
     def silence(self, ends: str = "") -> None:
         """Let the watches of paths that end so say nothing from now on, and stay open.
 
-        Those are meant that are under way once all four kinds are watched.
+        Those are meant that are under way once all kinds are watched.
         """
-        self.cp.wait("the watches to begin", lambda: self.watches() == 4, 20)
+        self.cp.wait("the watches to begin", lambda: self.watches() == self.kinds, 20)
         self._tell("silence", {"ends": ends})
 
     def release(self, *, on: bool) -> None:

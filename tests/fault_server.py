@@ -54,6 +54,17 @@ class _Answer:
     body: bytes
 
 
+@dataclass(frozen=True)
+class _Told:
+    """What the next request of a kind meets."""
+
+    ends: str
+    """Of its path."""
+    fault: str
+    method: str = ""
+    """Empty: any."""
+
+
 @dataclass
 class _Held:
     """A request, or its answer, that waits to be released."""
@@ -81,7 +92,7 @@ class Proxy:
         self._server = server
         self._session = session
         self._plan = Plan()
-        self._next: list[tuple[str, str]] = []
+        self._next: list[_Told] = []
         self._held: _Held | None = None
         self._met: Counter[str] = Counter()
         self._number = 0
@@ -96,8 +107,7 @@ class Proxy:
             case "plan":
                 self._follow(Plan(**await request.json()))
             case "next":
-                told = await request.json()
-                self._next.append((told["ends"], told["fault"]))
+                self._next.append(_Told(**await request.json()))
             case "silence":
                 ends = (await request.json())["ends"]
                 for watch in self._watching:
@@ -128,7 +138,7 @@ class Proxy:
             return await self.told(request)
         self._number += 1
         watch = request.query.get("watch") in ("true", "1")
-        kind, when = self._fault(request.path, watch=watch)
+        kind, when = self._fault(request, watch=watch)
         if kind:
             self._met[kind] += 1
         match kind:
@@ -152,11 +162,11 @@ class Proxy:
             return await _half(request, answer)
         return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
 
-    def _fault(self, path: str, *, watch: bool) -> tuple[str, float]:
+    def _fault(self, request: web.Request, *, watch: bool) -> tuple[str, float]:
         for told in self._next:
-            if path.endswith(told[0]):
+            if request.path.endswith(told.ends) and told.method in ("", request.method):
                 self._next.remove(told)
-                return told[1], 0.0
+                return told.fault, 0.0
         return self._plan.fault(self._number, watch=watch)
 
     async def _whole(self, request: web.Request, kind: str, delay: float) -> _Answer | None:

@@ -11,13 +11,17 @@ from stage import Stage
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give every test that needs a stage its door: both, where it is marked so.
+    """Give every test that needs a stage its door; both, or the one of gates, where marked so.
 
     All have one, so that pytest puts those of a door together: it takes seconds to start.
     """
     if "theatre" in metafunc.fixturenames:
-        both = metafunc.definition.get_closest_marker("both_doors") is not None
-        doors = list(Door) if both else [Door.EXTENDER]
+        marked = metafunc.definition.get_closest_marker
+        doors = [Door.EXTENDER]
+        if marked("gates_alone"):
+            doors = [Door.GATES]
+        elif marked("both_doors"):
+            doors = list(Door)
         metafunc.parametrize("theatre", doors, indirect=True, scope="session", ids=str)
 
 
@@ -40,7 +44,7 @@ def stage(theatre: Stage) -> Iterator[Stage]:
 @pytest.fixture
 def proxy(stage: Stage) -> Iterator[FaultProxy]:
     """A proxy, which does nothing yet, between the stage's controller and the API server."""
-    with FaultProxy(stage.cp) as proxy:
+    with FaultProxy(stage.cp, kinds=stage.kinds) as proxy:
         stage.controller.terminate()
         stage.start_controller(kubeconfig=proxy.through(stage.account))
         yield proxy

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from bookings import refused
 from cardwise import names
 from stage import Stage
+
+pytestmark = pytest.mark.both_doors
 
 SIZES = (500, 1000, 2000, 4000, 8000, 15000)
 CHAINS = (None, None, "binpack", "spread", "mutex", "mutex,binpack", "binpack,numa")
@@ -33,14 +36,13 @@ def create_at_once(stage: Stage, pods: dict[str, dict[str, Any]]) -> None:
 
 
 def told(stage: Stage) -> tuple[dict[str, str], list[str]]:
-    """The bound Pods with their allocation, and the others, each of which was asked about."""
-    bound, waiting = {}, []
-    for name, pod in stage.pods().items():
-        if "nodeName" in pod["spec"]:
-            bound[name] = pod["metadata"]["annotations"][names.ALLOCATED]
-        elif pod["status"].get("conditions"):
-            waiting.append(name)
-    return bound, waiting
+    """The bound Pods with their allocation, and those that were answered that they must wait."""
+    bound = {
+        name: pod["metadata"]["annotations"][names.ALLOCATED]
+        for name, pod in stage.pods().items()
+        if "nodeName" in pod["spec"]
+    }
+    return bound, refused(stage)
 
 
 def test_a_hundred_pods_for_four_cards_leave_none_waiting_that_would_fit(stage: Stage) -> None:

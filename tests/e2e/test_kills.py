@@ -13,7 +13,7 @@ from bookings import in_cluster, in_ledger, samples
 from cardwise.controller.tenure import WRITE_SECONDS
 from cardwise.names import Reason
 from fault_proxy import FaultProxy
-from stage import Stage
+from stage import Stage, node_of
 
 
 def takes_over(stage: Stage, winner: str = "p", loser: str = "q") -> None:
@@ -29,7 +29,7 @@ def takes_over(stage: Stage, winner: str = "p", loser: str = "q") -> None:
 
 
 def answered(stage: Stage, verb: str) -> int:
-    """How many calls of kube-scheduler the controller has answered."""
+    """How many calls of kube-scheduler, or pins of our own, have come to their end."""
     told = samples(stage, "cardwise_decision_seconds_count")
     return int(sum(value for labels, value in told if labels["verb"] == verb))
 
@@ -90,18 +90,20 @@ def test_killed_between_filter_and_a_bind_that_arrives_when_another_pod_has_the_
     takes_over(stage, winner="q", loser="p")
 
 
-# In the middle of a Binding -----------------------------------------------------------------------
+# In the middle of the write that gives the cards: a Binding, or a pin -----------------------------
 
 
-def killed_in_a_binding(stage: Stage, proxy: FaultProxy, fault: str) -> None:
-    """A Pod's Binding is under way, and the controller is killed meanwhile."""
+def killed_in_a_write(stage: Stage, proxy: FaultProxy, fault: str) -> None:
+    """The write that gives a Pod its cards is under way, and the controller is killed meanwhile."""
     stage.node("node-a", 1)
-    # Else the watch would tell what came of the Binding before its answer does.
-    proxy.silence()
-    proxy.next("/binding", fault)
+    if not stage.gates:
+        # Else the watch would tell what came of the Binding before its answer does. By the door of
+        # gates it is the watch that tells of the Pod.
+        proxy.silence()
+    proxy.next(**stage.write_of("p"), fault=fault)
     stage.pod("p", gpumem=1000, policy="mutex")
-    stage.cp.wait("the proxy to hold the Binding", lambda: proxy.held() is not None, 20)
-    assert answered(stage, "bind") == 0
+    stage.cp.wait("the proxy to hold the write", lambda: proxy.held() is not None, 20)
+    assert answered(stage, "pin" if stage.gates else "bind") == 0
     assert stage.controller.poll() is None
 
     stage.controller.kill()
@@ -116,8 +118,9 @@ def restart(stage: Stage, proxy: FaultProxy) -> None:
     stage.start_controller(kubeconfig=proxy.through(stage.account))
 
 
-def test_killed_when_a_binding_was_sent_and_never_arrived(stage: Stage, proxy: FaultProxy) -> None:
-    killed_in_a_binding(stage, proxy, fault_proxy.HOLD)
+@pytest.mark.both_doors
+def test_killed_when_a_write_was_sent_and_never_arrived(stage: Stage, proxy: FaultProxy) -> None:
+    killed_in_a_write(stage, proxy, fault_proxy.HOLD)
     assert stage.placement("p") is None
     proxy.release(on=False)
 
@@ -126,10 +129,11 @@ def test_killed_when_a_binding_was_sent_and_never_arrived(stage: Stage, proxy: F
 
 
 # Red: take no Pod from the first list (`Mirror.reconcile`).
-def test_killed_when_a_binding_was_sent_and_arrives_afterwards(
+@pytest.mark.both_doors
+def test_killed_when_a_write_was_sent_and_arrives_afterwards(
     stage: Stage, proxy: FaultProxy
 ) -> None:
-    killed_in_a_binding(stage, proxy, fault_proxy.HOLD)
+    killed_in_a_write(stage, proxy, fault_proxy.HOLD)
     assert stage.placement("p") is None
     proxy.release(on=True)
     stage.placed("p", within=5)  # though nobody lives who asked for it
@@ -139,21 +143,23 @@ def test_killed_when_a_binding_was_sent_and_arrives_afterwards(
 
 
 # Red: as above.
-def test_killed_when_a_binding_was_answered_and_nobody_heard_it(
+@pytest.mark.both_doors
+def test_killed_when_a_write_was_answered_and_nobody_heard_it(
     stage: Stage, proxy: FaultProxy
 ) -> None:
-    killed_in_a_binding(stage, proxy, fault_proxy.KEEP)
-    assert stage.placement("p") is not None
+    killed_in_a_write(stage, proxy, fault_proxy.KEEP)
+    assert node_of(stage.get("p")) is not None
     proxy.release(on=False)
 
     restart(stage, proxy)
     takes_over(stage)
 
 
-def test_a_binding_that_arrives_after_the_next_controller_bound_the_pod_changes_nothing(
+@pytest.mark.both_doors
+def test_a_write_that_arrives_after_the_next_controller_placed_the_pod_changes_nothing(
     stage: Stage, proxy: FaultProxy
 ) -> None:
-    killed_in_a_binding(stage, proxy, fault_proxy.HOLD)
+    killed_in_a_write(stage, proxy, fault_proxy.HOLD)
     restart(stage, proxy)
     stage.placed("p")
     before = stage.get("p")["metadata"]["annotations"]
