@@ -310,6 +310,7 @@ def node_object(
     """A Node; ``gpus`` is what it offers of ``nvidia.com/gpu``, ``cordon`` HAMi's annotation."""
     room: Json = {"cpu": cpu, "memory": memory, "pods": pods}
     if gpus is not None:
+        room |= dict.fromkeys(names.RESOURCES, "1P")  # as its agent advertises for the gates
         room[names.RESOURCE_COUNT] = quantity(gpus)
     spec: Json = {}
     if unschedulable:

@@ -205,7 +205,7 @@ class NodeReason(StrEnum):
     MEMORY = "InsufficientMemory"
     STORAGE = "InsufficientEphemeralStorage"
     RESOURCE = "InsufficientResource"
-    """Another extended resource, or huge pages."""
+    """Another extended resource, huge pages, or one of ours that the node does not advertise."""
 
 
 _RANK = {reason: row for row, reason in enumerate(Reason)}

@@ -70,8 +70,8 @@ def of_pod(**resources):
         ),
         pytest.param(
             pod(requests={"example.com/a": "0", "nvidia.com/gpu": "1", "nvidia.com/gpumem": "1k"}),
-            Amounts(),
-            id="cards are not asked of a node",
+            Amounts(others=(("nvidia.com/gpu", 1), ("nvidia.com/gpumem", 1000))),
+            id="what is asked of cards, as the node's totals stand for it",
         ),
         pytest.param(
             pod(requests={"bananas": "1", "pods": "7", "cpu": "much"}),
@@ -162,8 +162,8 @@ def test_a_pod_is_resized_as_a_whole(status, cpu) -> None:
     [
         pytest.param(
             {"allocatable": {"cpu": "1500m", "memory": "1Ki", "pods": "3", "nvidia.com/gpu": "4"}},
-            {"cpu": 1500, "memory": 1024, "pods": 3},
-            id="what is allocatable, without cards",
+            {"cpu": 1500, "memory": 1024, "pods": 3, "nvidia.com/gpu": 4},
+            id="what is allocatable",
         ),
         pytest.param({"capacity": {"cpu": "1"}}, {"cpu": 1000}, id="else what there is"),
         pytest.param({}, {}, id="nothing"),

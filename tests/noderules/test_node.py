@@ -269,11 +269,11 @@ HUGE = "hugepages-2Mi"
         pytest.param({"example.com/a": "2"}, {}, {"example.com/b": "1"}, ...),
         pytest.param({HUGE: "4Mi"}, {HUGE: "2Mi"}, {HUGE: "4Mi"}, ...),
         pytest.param({HUGE: "4Mi"}, {}, {HUGE: "4Mi"}, None),
-        pytest.param({}, {}, {"nvidia.com/gpu": "8", "nvidia.com/gpumem": "1k"}, None),
+        pytest.param({"nvidia.com/gpu": "8"}, {}, {"nvidia.com/gpumem": "1k"}, ...),
     ],
     ids=[
         "the last piece", "a piece too many", "not there", "too few huge pages",
-        "all huge pages", "cards are not a node's matter",
+        "all huge pages", "ours, where the node does not advertise it",
     ],
 )  # fmt: skip
 def test_other_resources(room, taken, asked, want) -> None:
@@ -283,6 +283,14 @@ def test_other_resources(room, taken, asked, want) -> None:
     refusal = book.refusal(Needs(pod(requests=asked)), "n1")
 
     assert refusal is (NodeReason.RESOURCE if want is ... else None)
+
+
+def test_what_kube_scheduler_is_told_to_ignore_is_not_counted() -> None:
+    book = NodeBook(ignored=["nvidia.com/gpumem"])
+    book.apply_node(build.node_object("n1"))
+    asked = Needs(pod(requests={"nvidia.com/gpumem": "1k"}))
+
+    assert book.refusal(asked, "n1") is None
 
 
 def a_book(**room):

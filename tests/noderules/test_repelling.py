@@ -11,7 +11,7 @@ NAME = "kubernetes.io/metadata.name"
 
 
 def repelling(selector, *, key="zone", **term):
-    made = build.pod("tenant", namespace="home")
+    made = build.pod("tenant", gpus=None, namespace="home")
     required = [{"topologyKey": key, "labelSelector": selector, **term}]
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": required}
     made["spec"]["affinity"] = {"podAntiAffinity": affinity}
@@ -19,7 +19,7 @@ def repelling(selector, *, key="zone", **term):
 
 
 def newcomer(namespace="home", **labels):
-    return Needs(build.pod("p", namespace=namespace, labels=labels))
+    return Needs(build.pod("p", gpus=None, namespace=namespace, labels=labels))
 
 
 def expression(key, operator, *values):

@@ -31,7 +31,7 @@ def storage_class(mode, name="fast"):
 
 
 def using(*names, ephemeral=()):
-    pod = build.pod("p", uid="uid-p")
+    pod = build.pod("p", gpus=None, uid="uid-p")
     pod["spec"]["volumes"] = [
         *({"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names),
         *({"name": name, "ephemeral": {}} for name in ephemeral),

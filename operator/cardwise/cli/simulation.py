@@ -26,6 +26,7 @@ from cardwise.model import (
 )
 from cardwise.names import (
     GPUNODE_KIND,
+    RESOURCES,
     SCHEDULER_NAME,
     TAKEN_OVER_SCHEDULERS,
     Reason,
@@ -80,7 +81,7 @@ class _Cluster:
         self._ledger = Ledger()
         self._memo = Memo()
         # Documents tell of nodes as far as their writer cared to.
-        self._node_book = NodeBook(untold_is_no_bound=True)
+        self._node_book = NodeBook(untold_is_no_bound=True, ignored=RESOURCES)
         self._bounds: dict[str, list[QuotaBound]] = {}
         self._names: dict[str, None] = {}
         self._size = ClusterSize(largest_card_mib=0, most_cards=0)

@@ -11,7 +11,6 @@ from decimal import Context
 from functools import lru_cache
 from typing import Any, Final
 
-from cardwise.names import RESOURCES
 from cardwise.quantity import worth
 from cardwise.wire.fields import at, items, mapping
 
@@ -91,7 +90,7 @@ _of_text: Callable[[str], int | None] = lru_cache(maxsize=4096)(_exactly)
 
 
 def _billionths_in(amounts: object) -> Billionths:
-    """The amounts of a resource list that a node is asked for; cards are not among them."""
+    """The amounts of a resource list that a node is asked for."""
     return {
         key: read
         for key, value in mapping(amounts).items()
@@ -101,8 +100,6 @@ def _billionths_in(amounts: object) -> Billionths:
 
 @lru_cache(maxsize=4096)
 def _is_counted(key: str) -> bool:
-    if key in RESOURCES:
-        return False
     return key in (CPU, MEMORY, STORAGE, PODS) or "/" in key or key.startswith(_UNQUALIFIED)
 
 

@@ -27,10 +27,12 @@ class NodeBook:
         untold_is_no_bound: True where nodes may be told of in part, or not at all: what is not
             said of a node then refuses nobody. kube-scheduler takes it for nothing, and so does
             the book by default.
+        ignored: resources that kube-scheduler is told to ignore, as ours are by the extender door.
     """
 
-    def __init__(self, *, untold_is_no_bound: bool = False) -> None:
+    def __init__(self, *, untold_is_no_bound: bool = False, ignored: Collection[str] = ()) -> None:
         """Know of no node."""
+        self._ignored = ignored
         self._facts: dict[str, NodeFacts] = {}
         self._occupied: dict[str, Occupancy] = {}
         self._taken: dict[str, _Taken] = {}
@@ -175,7 +177,7 @@ class NodeBook:
         if meeting and self._repelling.is_repelled(facts.name, meeting):
             return NodeReason.OTHERS
         occupancy = self._occupied.get(facts.name, _NOBODY_THERE)
-        return occupancy.shortage(load, facts.room, self._untold)
+        return occupancy.shortage(load, facts.room, self._untold, self._ignored)
 
     def _relabel(self, name: str, labels: Mapping[str, str] | None) -> None:
         occupancy = self._occupied.get(name, _NOBODY_THERE)

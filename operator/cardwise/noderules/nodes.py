@@ -1,6 +1,6 @@
 """One node: what its Node object says, and what the Pods that are there take of it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -96,8 +96,17 @@ class Occupancy:
         for repulsion in load.repulsions:
             _change(self.repulsions, repulsion, sign)
 
-    def shortage(self, load: Load, room: Mapping[str, int], untold: int) -> NodeReason | None:
-        """What the node has too little of; ``untold`` is taken for what ``room`` does not tell."""
+    def shortage(
+        self, load: Load, room: Mapping[str, int], untold: int, ignored: Collection[str] = ()
+    ) -> NodeReason | None:
+        """What the node has too little of.
+
+        Args:
+            load: what the Pod would take.
+            room: what the node has to give.
+            untold: stands for what ``room`` does not tell.
+            ignored: resources that are not counted.
+        """
         if not all(self._is_free(port) for port in load.ports):
             return NodeReason.PORTS
         if self.pods + 1 > room.get(PODS, untold):
@@ -111,7 +120,7 @@ class Occupancy:
         if asked.storage and self._storage + asked.storage > room.get(STORAGE, untold):
             return NodeReason.STORAGE
         for name, amount in asked.others:
-            if self._others.get(name, 0) + amount > room.get(name, untold):
+            if name not in ignored and self._others.get(name, 0) + amount > room.get(name, untold):
                 return NodeReason.RESOURCE
         return None
 

@@ -129,6 +129,18 @@ async def test_nodes_that_kube_scheduler_would_refuse_are_no_candidates() -> Non
         assert where(world, pod) == "n1"
 
 
+async def test_a_node_whose_agent_advertises_nothing_yet_is_waited_for() -> None:
+    pod = gated(gpumem=1000)
+    bare = build.node_object("n1")
+    async with door(build.gpunode("n1", 2), bare, pod) as world:
+        assert where(world, pod) is None
+        [(reason, _)] = await world.events()
+        assert reason == NodeReason.RESOURCE
+        world.cluster.put(build.node_object("n1", gpus=20))
+        await passing(0.001)
+        assert where(world, pod) == "n1"
+
+
 async def test_room_for_cpu_is_counted_of_pods_without_cards_and_of_pinned_ones() -> None:
     asks = {"requests": {"cpu": "2"}}
     busy = build.pod("cpu", gpus=None, node="n1", containers=[build.container(**asks)])
