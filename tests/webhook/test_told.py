@@ -8,7 +8,7 @@ import pytest
 
 import build
 from cardwise.admission import admit
-from cardwise.names import EXCLUSIVE, NODE_POLICY, NUMA_BIND, TOPOLOGY, VGPU_MODE
+from cardwise.names import DOOR, EXCLUSIVE, GANG, NODE_POLICY, NUMA_BIND, TOPOLOGY, VGPU_MODE
 from cardwise.settings import Settings, parse
 from cardwise_webhook.review import shown
 
@@ -35,6 +35,14 @@ def explained(sentence: str, texts: list[str]) -> list[str]:
     ]
 
 
+def spread(pod: Json) -> Json:
+    """A Pod with a rule that the door of gates does not check."""
+    pod["spec"]["topologySpreadConstraints"] = [{"whenUnsatisfiable": "DoNotSchedule"}]
+    return pod
+
+
+GATES = parse("scheduling: {door: gates}")
+BOTH = parse("scheduling: {bothDoors: true}")
 DENIED = [
     build.pod(gpumem="16Gi"),
     build.pod(gpus="-1"),
@@ -68,6 +76,11 @@ WARNED: list[tuple[Json, Settings]] = [
     (build.pod(), Settings()),
     (build.pod(gpucores=30), Settings()),
     (build.pod(**SHARED, percent=50, allocated=";"), Settings()),
+    (build.pod(**SHARED, scheduler="other"), GATES),
+    (build.pod(**SHARED, annotations={DOOR: "window", GANG: "g"}), Settings()),
+    (build.pod(**SHARED, annotations={DOOR: "gates"}), Settings()),
+    (spread(build.pod(**SHARED)), GATES),
+    (spread(build.pod(**SHARED, annotations={DOOR: "gates"})), BOTH),
 ]
 
 
