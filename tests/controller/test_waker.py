@@ -239,7 +239,7 @@ async def test_a_refused_binding_wakes_who_waits_for_its_card() -> None:
     refuse(world)
 
     async with background(world.controller.waker.run()):
-        assert "not found" in await world.bind(holder)
+        assert await world.bind(holder) == "the Pod is gone"
         await passing(5.0)
 
     assert wakes(world) == 1
