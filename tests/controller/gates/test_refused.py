@@ -165,6 +165,20 @@ async def test_a_pod_that_is_bound_within_five_seconds_is_not_told_of() -> None:
     assert len(floor.refusals) == 0
 
 
+async def test_what_waits_to_be_told_of_a_pod_is_dropped_when_it_is_bound() -> None:
+    floor = Floor()
+    async with floor.running():
+        await floor.refused_pin()
+        await passing(4.9)
+        for number in range(30):  # the recorder is busy
+            floor.recorder.post(PodRef("default", f"o{number}", f"uid-{number}"), "Other", "x")
+        await passing(0.2)
+        floor.bind()
+        await passing(100.0)
+
+    assert floor.notes() == []
+
+
 @pytest.mark.parametrize(
     ("settings", "owner", "kind", "want"),
     [
@@ -293,6 +307,7 @@ async def test_what_the_watch_shows_between_an_eviction_and_the_end_begins_nothi
         shown = floor.pod()
         for number in range(30):  # the recorder is busy
             floor.recorder.post(PodRef("default", f"o{number}", f"uid-{number}"), "Other", "x")
+        floor.blind = True
         await passing(0.2)
         assert not floor.there()
         # The API server writes a condition before it deletes.
