@@ -237,6 +237,42 @@ async def test_a_pin_without_an_answer_is_found_out(fault: Any) -> None:
         assert world.used() == {"GPU-n1-a": 1000}
 
 
+async def test_a_list_that_is_older_than_the_pin_changes_nothing() -> None:
+    # Red: `waits` asks the pinner alone.
+    pod = gated()
+    async with door(*node()) as world:
+        before = world.cluster.put(pod)
+        await passing(0.1)
+        assert world.stage(pod) is Stage.BOOKED
+        world.controller.gates.door.waits(before)  # type: ignore[union-attr]
+        await passing(1)
+        assert world.cluster.called("patch_pod") == 1
+        assert world.stage(pod) is Stage.BOOKED
+
+
+async def test_a_pin_that_is_refused_again_and_again_is_tried_later_and_later() -> None:
+    # Red: `_pin` drops the Pod instead of letting it leave the queue.
+    async with door(*node()) as world:
+        world.cluster.fail("patch_pod", *[refused(403, "no")] * 100)
+        world.cluster.put(gated())
+        await passing(100)
+        assert 6 <= world.cluster.called("patch_pod") <= 8
+
+
+async def test_while_it_may_not_act_it_looks_twice_a_second_however_many_come() -> None:
+    # Red: `_look_again` leaves its earlier timers.
+    async with door(*node()) as world:
+        looked: list[float] = []
+        gate = world.controller.gate
+        gate.refusal = lambda: looked.append(0) or "no"  # type: ignore[method-assign,func-returns-value]
+        for number in range(50):
+            world.cluster.put(gated(f"p{number}"))
+            await passing(0.01)
+        looked.clear()
+        await passing(10)
+        assert len(looked) <= 21
+
+
 async def test_a_refused_pin_is_told_and_tried_again() -> None:
     pod = gated()
     async with door(*node()) as world:

@@ -19,7 +19,7 @@ from cardwise.controller.gates.surroundings import Surroundings, gang_kind
 from cardwise.controller.gates.waiting import Waiting, is_ours, read
 from cardwise.controller.metrics import Metrics
 from cardwise.controller.teller import Teller
-from cardwise.ledger import Ledger
+from cardwise.ledger import Ledger, Stage
 from cardwise.model import Booking, PodRef
 from cardwise.names import GANG_SIZE, EventReason, Reason, WaitReason
 from cardwise.noderules import NodeBook
@@ -35,6 +35,8 @@ _TELL_SECONDS, _TOLD_SECONDS = 60.0, 1200.0
 _GANG_SECONDS = 5.0
 """How long nobody else is decided while a gang's pins are under way: the room of one that has to be
 read again must not go to another."""
+
+_DECIDED = (Stage.BINDING, Stage.BOOKED)
 
 Json = dict[str, Any]
 
@@ -84,6 +86,7 @@ class GatesDoor:
         """In strict order: nobody behind this place is decided before room grows."""
         self._gang_pins: dict[str, float] = {}
         """By UID: until when nobody else is decided for this Pod's sake (monotonic seconds)."""
+        self._timer: asyncio.TimerHandle | None = None
         self.pinner: Pinner
         """Set by whoever puts the two together."""
         self.ask_size: Callable[[Key], None] = lambda _: None
@@ -97,8 +100,11 @@ class GatesDoor:
         if not is_ours(pod):
             self._drop(uid)
             return
-        if self.pinner.is_under_way(uid):
-            return  # if this is news, the pin comes to nothing, and the Pod is read again
+        entry = self._ledger.entry(uid)
+        if self.pinner.is_under_way(uid) or (entry is not None and entry.stage in _DECIDED):
+            # A line of a list that is older than the pin; or news, and then the pin comes to
+            # nothing, and the Pod is read again.
+            return
         waiting = read(pod, self._settings)
         if isinstance(waiting, Waiting):
             known = self._queue.get(uid)
@@ -224,7 +230,9 @@ class GatesDoor:
         return False
 
     def _look_again(self, seconds: float) -> None:
-        asyncio.get_running_loop().call_later(seconds, self._due.set)
+        if self._timer is not None:
+            self._timer.cancel()  # whatever it was for is looked at now
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._due.set)
 
     def _place(self, group: Group) -> bool:
         """Decide for a group's next Pod, or for all of a gang; False when it has to wait."""
@@ -301,9 +309,9 @@ class GatesDoor:
 
     def _pin(self, waiting: Waiting, booking: Booking) -> None:
         uid = waiting.pod.uid
-        self._drop(uid)
         if waiting.gang is not None:
             self._gangs.placed(waiting.gang, uid)
+        self._leave(uid)
         self.pinner.begin(waiting, booking)
 
     def _close(self, group: Group, refusal: _Refusal) -> None:
@@ -331,11 +339,20 @@ class GatesDoor:
             self._teller.waits(waiting.pod, group.reason, lambda: group.message)
 
     def _drop(self, uid: str) -> None:
+        """A Pod does not wait any more, for whatever reason."""
+        self._leave(uid)
+        self.pinner.forget(uid)
+
+    def _leave(self, uid: str) -> None:
         """A Pod is not in the queue any more."""
         self._told.pop(uid, None)
         self._to_open.pop(uid, None)
-        self.pinner.forget(uid)
-        if self._queue.drop(uid) is not None and self._barrier is not None:
+        waiting = self._queue.drop(uid)
+        if waiting is None:
+            return
+        if waiting.gang is not None and not self.has_waiting(waiting.gang.key):
+            self._gangs.forget_size(waiting.gang.key)
+        if self._barrier is not None:
             self.grew()  # it may have been the one that kept others back
 
 

@@ -78,7 +78,7 @@ class Gangs:
             self._placed[key].discard(uid)
             if not self._placed[key]:
                 del self._placed[key]
-                self.sizes.pop(key, None)
+                self.forget_size(key)
 
     def size(self, members: Iterable["HasGang"], gang: Gang) -> int | None:
         """How many Pods a gang has at least: the largest number that is said of it anywhere.
@@ -88,6 +88,11 @@ class Gangs:
         said = [member.gang.size for member in members if member.gang and member.gang.size]
         group = self.sizes.get(gang.key)
         return max([*said, *([group] if group else [])], default=None)
+
+    def forget_size(self, key: Key) -> None:
+        """No Pod of a gang waits: unless one is placed, its PodGroup may be another next time."""
+        if key not in self._placed:
+            self.sizes.pop(key, None)
 
     def is_begun(self, key: Key) -> bool:
         """Whether a Pod of it is placed: it was complete once, so the rest joins one by one."""
