@@ -234,6 +234,7 @@ class Stage(Backstage):
             return {
                 (uuid, f"{pod['metadata']['namespace']}/{pod['metadata']['name']}")
                 for pod in self.placed_pods()
+                if pod["status"]["phase"] not in ("Succeeded", "Failed")
                 for uuid in uuids(pod)
             }
 

@@ -147,6 +147,17 @@ async def test_what_a_fault_does_to_a_write(
 
 
 @pytest.mark.looptime(False)
+async def test_a_fault_for_one_method_lets_the_others_pass(between: Between) -> None:
+    told = {"ends": "/binding", "fault": fault_proxy.BUSY}
+    await between.tell("next", {**told, "method": "PATCH"})
+    await between.tell("next", {**told, "method": "POST"})
+
+    assert await outcome(between) == 429
+
+    assert await outcome(between) == "done"
+
+
+@pytest.mark.looptime(False)
 @pytest.mark.parametrize("on", [True, False], ids=["goes on", "is dropped"])
 @pytest.mark.parametrize(("fault", "arrived"), [(fault_proxy.HOLD, 0), (fault_proxy.KEEP, 1)])
 async def test_a_write_is_held_though_its_caller_went_away(

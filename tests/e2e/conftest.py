@@ -1,6 +1,7 @@
 """The stage that most end-to-end tests share, and the logs in the report of one that fails."""
 
 from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 
@@ -13,16 +14,22 @@ from stage import Stage
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give every test that needs a stage its door; both, or the one of gates, where marked so.
 
+    `both_doors(gates_long=True)`: by that door it is one of the long ones.
     All have one, so that pytest puts those of a door together: it takes seconds to start.
     """
     if "theatre" in metafunc.fixturenames:
-        marked = metafunc.definition.get_closest_marker
-        doors = [Door.EXTENDER]
-        if marked("gates_alone"):
-            doors = [Door.GATES]
-        elif marked("both_doors"):
-            doors = list(Door)
-        metafunc.parametrize("theatre", doors, indirect=True, scope="session", ids=str)
+        doors = list(_doors(metafunc.definition))
+        metafunc.parametrize("theatre", doors, indirect=True, scope="session")
+
+
+def _doors(test: pytest.Item) -> Iterator[Any]:
+    both = test.get_closest_marker("both_doors")
+    alone = test.get_closest_marker("gates_alone")
+    if not alone:
+        yield pytest.param(Door.EXTENDER, id="extender")
+    if both or alone:
+        long = both is not None and both.kwargs.get("gates_long", False)
+        yield pytest.param(Door.GATES, id="gates", marks=[pytest.mark.long] if long else [])
 
 
 @pytest.fixture(scope="session")
