@@ -2,6 +2,7 @@
 
 In a Pod both share a host name, by which the controller knows its scheduler in the Lease. Here all
 run on one machine, so each scheduler gets a host name of its own, and each controller is told it.
+By the door of gates a replica is a controller alone, and the cluster has one kube-scheduler.
 """
 
 import base64
@@ -51,9 +52,10 @@ class Write:
 class Replica:
     """One of the two Pods."""
 
-    def __init__(self, installation: Installation, host: str) -> None:
+    def __init__(self, installation: Installation, host: str, *, gates: bool = False) -> None:
         """Start nothing yet."""
         self.installation = installation
+        self.gates = gates
         self.cp = cp = installation.cp
         self.host = host
         self.controllers_cable = Cable(cp, f"controller-{host}")
@@ -61,7 +63,7 @@ class Replica:
         self._controllers_way = self._way("controller", self.controllers_cable)
         self._schedulers_way = self._way("scheduler", self.schedulers_cable)
         self.credential = _credential(self._controllers_way.read_text())
-        self._port = free_port()
+        self._port, self._reports_port = free_port(), free_port()
         self.controller: Process
         self.scheduler: Process
 
@@ -73,19 +75,21 @@ class Replica:
         return way
 
     def start(self) -> None:
-        """Start both containers, and return when both are ready."""
+        """Start its containers, and return when they are ready."""
         self.start_controller()
-        self.start_scheduler()
+        if not self.gates:
+            self.start_scheduler()
 
     def start_controller(self) -> None:
         """Start the controller, and return when it is ready."""
+        listen = {} if self.gates else {"listen": f"127.0.0.1:{self._port}"}
         argv = self.installation.command(
             "deployments/cardwise-scheduler",
             "controller",
             kubeconfig=self._controllers_way,
-            listen=f"127.0.0.1:{self._port}",
-            metrics_listen=f"127.0.0.1:{free_port()}",
+            metrics_listen=f"127.0.0.1:{self._reports_port}",
             identity=self.host,
+            **listen,
         )
         self.controller = self.cp.start_process(f"controller-{self.host}", argv)
         self.cp.wait(f"{self.host} to be ready", lambda: bool(self._get("readyz")), 60)
@@ -101,16 +105,17 @@ class Replica:
             configuration=self.installation.scheduler,
         )
 
-    def processes(self) -> tuple[Process, Process]:
-        return self.scheduler, self.controller
+    def processes(self) -> tuple[Process, ...]:
+        """One a container."""
+        return (self.controller,) if self.gates else (self.scheduler, self.controller)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to both containers."""
+        """Send a signal to its containers."""
         for process in self.processes():
             process.signal(number)
 
     def cut_off(self) -> None:
-        """Take the API server from both containers."""
+        """Take the API server from its containers."""
         self.controllers_cable.cut()
         self.schedulers_cable.cut()
 
@@ -151,7 +156,7 @@ class Replica:
             return dict(said)
 
     def ended(self) -> None:
-        """Wait until both containers have ended."""
+        """Wait until its containers have ended."""
         for process in self.processes():
             process.wait(20)
 
@@ -164,7 +169,7 @@ class Replica:
 
     def _get(self, what: str) -> str:
         """What the controller answers; empty where it does not, or not well."""
-        url = f"http://127.0.0.1:{self._port}/{what}"
+        url = f"http://127.0.0.1:{self._reports_port}/{what}"
         try:
             with urllib.request.urlopen(url, timeout=5) as answer:
                 return str(answer.read().decode())
@@ -177,9 +182,14 @@ class Replicas(Stage):
 
     def start_cardwise(self) -> None:
         """Start both, the first one first."""
-        self.replicas = [Replica(self.installation, host) for host in ("replica-a", "replica-b")]
+        self.replicas = [
+            Replica(self.installation, host, gates=self.gates)
+            for host in ("replica-a", "replica-b")
+        ]
         for replica in self.replicas:
             replica.start()
+        if self.gates:
+            self.scheduler = self.cp.start_default_scheduler()
 
     def mend(self) -> None:
         """Start what a test ended, and wait until one replica is active."""
@@ -216,7 +226,7 @@ class Replicas(Stage):
         return found
 
     def writes(self, since: int) -> list[Write]:
-        """All that the controllers wrote, in the order in which the API server got it.
+        """All that the controllers wrote but their Lease, in the order of the API server.
 
         Args:
             since: bytes of the audit log that are older.
@@ -228,6 +238,8 @@ class Replicas(Stage):
             for request in requests
             if request["verb"] not in ("get", "list", "watch")
             and (credential := _credential_of(request)) in hosts
+            # Who competes for it writes it, whether or not he may act.
+            and request["objectRef"]["resource"] != "leases"
         )
 
     def audited(self) -> int:
