@@ -1,8 +1,8 @@
-"""SIGTERM: what has begun is answered, no Binding is sent any more, and nothing is lost.
+"""SIGTERM: what has begun is answered, no Binding or pin is sent any more, and nothing is lost.
 
-The tests ask in kube-scheduler's place, for Pods that nobody else asks for; a proxy holds what the
-controller says to the API server. What is written beside each test is the smallest change to the
-product after which it failed.
+The tests ask in kube-scheduler's place, for Pods that nobody else asks for; by the door of gates
+nobody has to ask. A proxy holds what the controller says to the API server. What is written beside
+each test is the smallest change to the product after which it failed.
 """
 
 import http.client
@@ -29,27 +29,33 @@ STOPPING = "the controller is stopping; ask again"
 PODS, ROOM = 60, 40
 
 
-@pytest.fixture(scope="module")
-def between() -> Iterator[tuple[Stage, FaultProxy]]:
+class Proxied(Stage):
     """A cluster whose controller goes by a proxy, which does nothing by itself."""
-    with Stage.raised(audit=True) as raised, FaultProxy(raised.cp) as proxy:
+
+    proxy: FaultProxy
+
+
+@pytest.fixture(scope="module")
+def theatre(request: pytest.FixtureRequest) -> Iterator[Proxied]:
+    door = request.param
+    with Proxied.raised(audit=True, door=door) as raised, FaultProxy(raised.cp) as proxy:
+        raised.proxy = proxy
         raised.account = proxy.through(raised.account)
         raised.controller.terminate()
         raised.start_controller()
-        yield raised, proxy
-
-
-@pytest.fixture(scope="module")
-def theatre(between: tuple[Stage, FaultProxy]) -> Stage:
-    return between[0]
+        yield raised
 
 
 @pytest.fixture
-def proxy(stage: Stage, between: tuple[Stage, FaultProxy]) -> FaultProxy:
-    """The proxy; on the stage are a node with one card, and a Pod that fits."""
+def proxy(stage: Proxied) -> FaultProxy:
+    """The proxy; on the stage are a node with one card, and a Pod that fits, which nobody asks for.
+
+    By the door of gates the Pod comes when the test begins.
+    """
     stage.node("node-a", 1)
-    stage.pod("p", gpumem=1000, spec={"schedulerName": "nobody"})
-    return between[1]
+    if not stage.gates:
+        stage.pod("p", gpumem=1000, spec={"schedulerName": "nobody"})
+    return stage.proxy
 
 
 @pytest.fixture
@@ -78,6 +84,12 @@ def to_filter(stage: Stage) -> Json:
     return {"Pod": stage.get("p"), "NodeNames": ["node-a"]}
 
 
+def filtered(stage: Stage) -> None:
+    """Ask for the Pod in kube-scheduler's place, where somebody has to."""
+    if not stage.gates:
+        assert ask(stage, "filter", to_filter(stage))["NodeNames"] == ["node-a"]
+
+
 def to_bind(stage: Stage) -> Json:
     return {
         "PodName": "p",
@@ -88,8 +100,16 @@ def to_bind(stage: Stage) -> Json:
 
 
 def begun(stage: Stage, proxy: FaultProxy, beside: ThreadPoolExecutor) -> "Future[Json]":
-    """A /bind under way, as far as what the proxy was told to hold."""
-    asked = beside.submit(ask, stage, "bind", to_bind(stage))
+    """A /bind, or a pin, under way, as far as what the proxy was told to hold.
+
+    What the controller answers to /bind; a pin has nobody to answer.
+    """
+    if stage.gates:
+        stage.pod("p", gpumem=1000)
+        asked: Future[Json] = Future()
+        asked.set_result({"Error": ""})
+    else:
+        asked = beside.submit(ask, stage, "bind", to_bind(stage))
     stage.cp.wait("the proxy to hold it", lambda: proxy.held() is not None, 20)
     return asked
 
@@ -106,18 +126,21 @@ def terminated(stage: Stage) -> datetime:
     return datetime.now(UTC)
 
 
-def bindings(stage: Stage, *, since: datetime | None = None) -> list[str]:
-    """The Pods of this test for which a Binding reached the API server, by its audit log."""
-    requests = [json.loads(line) for line in stage.audit_log() if b"/binding" in line]
+def given(stage: Stage, *, since: datetime | None = None) -> list[str]:
+    """The Pods of this test whose Binding, or pin, reached the API server, by its audit log."""
+    verb, subresource = ("patch", "") if stage.gates else ("create", "binding")
+    requests = [json.loads(line) for line in stage.audit_log() if b'"pods"' in line]
     return [
         request["objectRef"]["name"]
         for request in requests
-        if request["objectRef"]["namespace"] == stage.namespace
+        if request["objectRef"].get("namespace") == stage.namespace
+        and (request["verb"], request["objectRef"].get("subresource", "")) == (verb, subresource)
         and (since is None or datetime.fromisoformat(request["requestReceivedTimestamp"]) > since)
     ]
 
 
 # Red with shutdown_timeout=0.1 in app._listen.
+@pytest.mark.both_doors
 @pytest.mark.parametrize(
     "fault",
     [
@@ -125,23 +148,23 @@ def bindings(stage: Stage, *, since: datetime | None = None) -> list[str]:
         pytest.param(fault_proxy.KEEP, id="done, its answer on the way back"),
     ],
 )
-def test_a_bind_that_has_begun_is_answered(
+def test_what_has_begun_is_brought_to_its_end(
     stage: Stage, proxy: FaultProxy, beside: ThreadPoolExecutor, fault: str
 ) -> None:
-    assert ask(stage, "filter", to_filter(stage))["NodeNames"] == ["node-a"]
-    proxy.next("/binding", fault)
+    filtered(stage)
+    proxy.next(**stage.write_of("p"), fault=fault)
     asked = begun(stage, proxy, beside)
 
     terminated(stage)
     time.sleep(0.5)
     assert stage.controller.poll() is None
-    assert not asked.done()
+    assert asked.done() == stage.gates
     proxy.release(on=True)
 
     assert asked.result() == {"Error": ""}
     assert stage.controller.wait(10) == 0
     assert stage.placed("p") == 0
-    assert bindings(stage) == ["p"]
+    assert given(stage) == ["p"]
 
 
 # Red with runner.shutdown() for runner.cleanup() in app.serve.
@@ -169,19 +192,21 @@ def test_who_asks_afterwards_is_refused(
 
 
 # Red where Binder._look_and_send asks the term alone, not the gate.
-def test_a_binding_whose_outcome_is_not_known_is_not_sent_again(
+@pytest.mark.both_doors
+def test_a_write_whose_outcome_is_not_known_is_not_sent_again(
     stage: Stage, proxy: FaultProxy, beside: ThreadPoolExecutor
 ) -> None:
-    ask(stage, "filter", to_filter(stage))
-    proxy.next("/binding", fault_proxy.HOLD)
+    filtered(stage)
+    proxy.next(**stage.write_of("p"), fault=fault_proxy.HOLD)
     asked = begun(stage, proxy, beside)
 
     terminated(stage)
     proxy.release(on=False)
 
-    assert "the outcome of the Binding is not known yet" in asked.result()["Error"]
-    assert stage.controller.wait(12) == 0
-    assert bindings(stage) == []
+    if not stage.gates:
+        assert "the outcome of the Binding is not known yet" in asked.result()["Error"]
+    assert stage.controller.wait(20) == 0
+    assert given(stage) == []
 
 
 # Red where Scheduler._ask_for does not ask the gate again after reading.
@@ -196,10 +221,32 @@ def test_a_bind_that_only_read_the_pod_sends_no_binding(
 
     assert asked.result() == {"Error": STOPPING}
     assert stage.controller.wait(10) == 0
-    assert bindings(stage) == []
+    assert given(stage) == []
+
+
+# Red where Pinner._run does not ask the gate: the door waits for a Pod no longer than for the gate.
+@pytest.mark.gates_alone
+def test_a_pod_that_comes_while_it_stops_stays_behind_its_gate(
+    stage: Stage, proxy: FaultProxy, beside: ThreadPoolExecutor
+) -> None:
+    stage.node("node-b", 1)
+    proxy.next(**stage.write_of("p"), fault=fault_proxy.HOLD)
+    begun(stage, proxy, beside)
+
+    terminated(stage)
+    stage.pod("q", gpumem=1000)
+    time.sleep(0.5)
+    assert stage.controller.poll() is None
+    proxy.release(on=True)
+
+    assert stage.controller.wait(10) == 0
+    assert given(stage) == ["p"]
+    stage.start_controller()
+    stage.placed("q")
 
 
 # Red where Mirror.reconcile drops the Pods it listed: the oracle sees cards given twice.
+@pytest.mark.both_doors
 def test_in_a_storm_nothing_is_lost(stage: Stage) -> None:
     stage.node("node-a", 4)
     # 15360 MiB hold ten, as many as a card has slots.
@@ -219,12 +266,12 @@ def test_in_a_storm_nothing_is_lost(stage: Stage) -> None:
     creating.join()
     time.sleep(WRITE_SECONDS + 0.5)
     # What was under way when SIGTERM came lands within its deadline; nothing comes later.
-    assert bindings(stage, since=since + timedelta(seconds=WRITE_SECONDS)) == []
+    assert given(stage, since=since + timedelta(seconds=WRITE_SECONDS)) == []
     before = bound(stage)
     assert len(before) < ROOM, "it went on to the end"
     stage.start_controller()
     stage.cp.wait("the cards to be full", lambda: len(bound(stage)) == ROOM, 60)
-    assert sorted(bindings(stage)) == sorted(bound(stage)), "one Binding a Pod"
+    assert sorted(given(stage)) == sorted(bound(stage)), "one write a Pod"
     assert {name: text for name, text in bound(stage).items() if name in before} == before
     stage.settled()
     assert stage.legal() == []
