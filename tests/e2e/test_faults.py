@@ -18,8 +18,9 @@ from cardwise.controller.tenure import WRITE_SECONDS
 from cardwise.names import Reason
 from controlplane.launcher import ApiError
 from fault_proxy import FaultProxy, Plan
-from stage import Stage
+from stage import Stage, node_of
 
+pytestmark = pytest.mark.both_doors
 _log = logging.getLogger(__name__)
 SOAK = bool(os.environ.get("CARDWISE_SOAK"))
 PODS = 300
@@ -51,7 +52,7 @@ class Coming:
         self.stage = stage
         self.random = Random(seed)
         self.allocations: dict[str, str] = {}
-        """Of every Pod that was seen bound."""
+        """Of every Pod that was seen placed."""
         self.finished = 0
 
     def step(self, number: int) -> None:
@@ -76,7 +77,7 @@ class Coming:
         """A Pod ends: it is deleted, or its work is done."""
         try:
             pod = self.stage.get(name)
-            if "nodeName" in pod["spec"] and self.random.random() < 0.4:
+            if node_of(pod) is not None and self.random.random() < 0.4:
                 self.stage.patch(f"{self.stage.path(name)}/status", {"status": {"phase": "Failed"}})
                 self.finished += 1
             else:
@@ -86,12 +87,12 @@ class Coming:
                 raise
 
     def look(self) -> None:
-        """What is bound is legal, and never changes again."""
+        """What is placed is legal, and never changes again."""
         assert self.stage.legal() == []
         for name, pod in self.stage.pods().items():
             text = pod["metadata"].get("annotations", {}).get(names.ALLOCATED)
             if text is not None:
-                assert "nodeName" in pod["spec"]
+                assert node_of(pod) is not None
                 assert self.allocations.setdefault(name, text) == text
 
 
@@ -140,16 +141,16 @@ def test_pods_come_and_go_while_the_api_server_fails(
 
 
 # Red: hold nothing once the API server gave no answer (`binder._is_unknown` says no).
-def test_the_card_of_a_binding_that_may_yet_land_is_given_to_nobody_else(
+def test_the_card_of_a_write_that_may_yet_land_is_given_to_nobody_else(
     stage: Stage, proxy: FaultProxy
 ) -> None:
     stage.node("node-a", 1)
-    proxy.silence()  # what becomes of the Binding is told by nobody
-    proxy.next("/binding", fault_proxy.HOLD)
+    proxy.next(**stage.write_of("p"), fault=fault_proxy.HOLD)
     stage.pod("p", gpumem=10_000)
-    stage.cp.wait("the proxy to hold the Binding", lambda: proxy.held() is not None, 20)
+    stage.cp.wait("the proxy to hold the write", lambda: proxy.held() is not None, 20)
     stage.pod("q", gpumem=10_000)
     stage.pending("q", Reason.MEMORY)
+    proxy.silence()  # what becomes of the write is told by nobody
     held = proxy.held()
     assert held is not None
     time.sleep(max(0.0, WRITE_SECONDS + 1.0 - held))  # it was given up, and sent once more

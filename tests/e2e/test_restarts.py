@@ -9,6 +9,7 @@ from cardwise import names
 from cardwise.names import Reason
 from stage import GPUNODES, Stage
 
+pytestmark = pytest.mark.both_doors
 ENDINGS = [
     pytest.param(False, id="asked to end"),
     pytest.param(True, id="killed"),
@@ -54,7 +55,7 @@ def test_hamis_tenants_are_counted_from_the_first_decision(stage: Stage) -> None
     (placed,) = bookings(stage).keys() - {"t0", "t1"}
     assert stage.placed(placed) == 3
     waits = f"p{asked - 1}" if placed != f"p{asked - 1}" else "p0"
-    stage.pending(waits, f"1 {Reason.EXCLUSIVE}")
+    stage.pending(waits, Reason.EXCLUSIVE, nodes=1)
     refused = [line for line in lines(stage) if "fits on none" in line]
     assert refused
     assert [line for line in refused if not line.endswith(Reason.EXCLUSIVE)] == []

@@ -68,6 +68,7 @@ def test_a_process_whose_watches_are_dead_is_live_at_first(blind: Blind) -> None
 
 
 # Red: no doubt after a line of a list (`handlers._handler`), for a watch that is gone.
+@pytest.mark.both_doors
 @pytest.mark.parametrize("fault", [fault_proxy.BROKEN, fault_proxy.GONE, fault_proxy.CUT])
 def test_what_happens_while_a_watch_is_away_is_found_out(
     stage: Stage, proxy: FaultProxy, fault: str
@@ -89,6 +90,7 @@ def test_what_happens_while_a_watch_is_away_is_found_out(
 
 # Red: take no Pod from the first list (`Mirror.reconcile`); for one of them, wait for Kopf's own
 # end alone (`handlers.watch`).
+@pytest.mark.both_doors(gates_long=True)
 @pytest.mark.parametrize(
     "watches",
     [
@@ -117,7 +119,7 @@ def test_a_watch_that_can_not_go_on_ends_the_process_soon_and_the_next_lists_ane
     stage.start_controller(kubeconfig=proxy.through(stage.account))
     assert in_ledger(stage) == in_cluster(stage)
     stage.pod("p", gpumem=1000, policy="mutex")
-    stage.pending("p", "0/1 nodes are available")
+    stage.pending("p", Reason.EXCLUSIVE if stage.gates else "0/1 nodes are available")
     cordon(stage, "node-a")
     assert stage.placed("p") == 0
 
@@ -126,6 +128,7 @@ def test_a_watch_that_can_not_go_on_ends_the_process_soon_and_the_next_lists_ane
 
 
 # Red: inactivity_timeout = 1000 (`handlers.settings`).
+@pytest.mark.both_doors(gates_long=True)
 def test_watches_that_fall_silent_or_are_never_answered_are_noticed(
     stage: Stage, proxy: FaultProxy
 ) -> None:
@@ -137,7 +140,7 @@ def test_watches_that_fall_silent_or_are_never_answered_are_noticed(
     time.sleep(DOUBT_SECONDS)
     proxy.silence("/pods")
     proxy.plan(Plan(watches={fault_proxy.FROZEN: 1.0}))  # the others are asked for anew
-    stage.cp.wait("them to freeze", lambda: proxy.met()[fault_proxy.FROZEN] == 3, 20)
+    stage.cp.wait("them to freeze", lambda: proxy.met()[fault_proxy.FROZEN] == proxy.kinds - 1, 20)
     proxy.plan(Plan())  # those that wait for an answer wait on
 
     stage.delete("t")
@@ -152,12 +155,13 @@ def test_watches_that_fall_silent_or_are_never_answered_are_noticed(
 
 
 # Red: request_timeout = 300 (`handlers.settings`).
+@pytest.mark.both_doors(gates_long=True)
 def test_lists_that_are_never_answered_are_asked_for_again(stage: Stage, proxy: FaultProxy) -> None:
     one_waits(stage)
     time.sleep(DOUBT_SECONDS)
     requests = {fault_proxy.FROZEN: 1.0}
     proxy.plan(Plan(requests=requests, watches={fault_proxy.GONE: 1.0}))
-    stage.cp.wait("four lists", lambda: proxy.met()[fault_proxy.FROZEN] >= 4, 20)
+    stage.cp.wait("the lists", lambda: proxy.met()[fault_proxy.FROZEN] >= proxy.kinds, 20)
     assert proxy.watches() == 0
     proxy.plan(Plan())
 
@@ -170,12 +174,13 @@ def test_lists_that_are_never_answered_are_asked_for_again(stage: Stage, proxy: 
 
 
 # Red: WRITE_SECONDS = 200 (`tenure`).
-def test_a_binding_that_is_never_answered_is_sent_again(stage: Stage, proxy: FaultProxy) -> None:
+@pytest.mark.both_doors
+def test_a_write_that_is_never_answered_is_sent_again(stage: Stage, proxy: FaultProxy) -> None:
     stage.node("node-a", 1)
     proxy.plan(Plan(requests={fault_proxy.FROZEN: 1.0}))
     stage.pod("p", gpumem=1000, policy="mutex")
     stage.stays("p", 3)
-    assert proxy.met()[fault_proxy.FROZEN] >= 2  # the Binding, and a look at the Pod
+    assert proxy.met()[fault_proxy.FROZEN] >= 2  # the write, and a look at the Pod
     proxy.plan(Plan())
 
     stage.placed("p", within=SLACK_SECONDS)
