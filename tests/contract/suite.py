@@ -19,7 +19,7 @@ from cardwise.controller.certificates import CA_LIFE, CA_SECRET, WEBHOOK, secret
 from cardwise.errors import ApiError
 from cardwise.model import Booking, ContainerKind, PodRef, Share
 from cardwise.ports import Cluster
-from cardwise.wire import pods
+from cardwise.wire import pins, pods
 from cardwise.wire.events import again_body, event_body
 
 Json = dict[str, Any]
@@ -29,6 +29,14 @@ NOBODY = "nobody"
 """The scheduler of these Pods: each is bound by its test alone."""
 WHEN = "2026-11-29T12:00:00.000000Z"
 LATER = "2026-11-29T12:01:00.000000Z"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+EXISTS = {"key": "disk", "operator": "Exists"}
+ZONES = {
+    "nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
+        {"matchExpressions": [EXISTS]},
+    ]
+}
 BUNDLE = authority.new_ca("a-ca", datetime(2026, 11, 29, tzinfo=UTC), CA_LIFE).certificate
 
 
@@ -154,6 +162,121 @@ class ClusterContract:
         assert error.status is None
         assert ground.get("Pod", "p", ground.namespace)["spec"]["nodeName"] == "n1"
         assert (await refusal(bind(ground, pod))).status == 409
+
+    # Pins -----------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("affinity", [None, ZONES], ids=["no affinity", "two terms"])
+    async def test_a_pin_opens_the_gate_and_leaves_one_node(
+        self, ground: Ground, affinity: Json | None
+    ) -> None:
+        spec = {"affinity": {"nodeAffinity": {REQUIRED: affinity}}} if affinity else {}
+        pod = some_pod(ground, gates=[names.GATE], spec=spec, annotations={"own": "kept"})
+
+        await pin(ground, pod)
+
+        pinned = ground.get("Pod", "p", ground.namespace)
+        assert not pinned["spec"].get("schedulingGates")
+        assert "nodeName" not in pinned["spec"]
+        assert pods.placed_node(pinned) == "n1"
+        assert pods.booking_of(pinned) == booking("n1")
+        assert pinned["metadata"]["annotations"]["own"] == "kept"
+        assert version(pinned) > version(pod)
+
+    @pytest.mark.parametrize(
+        ("before", "status"),
+        [
+            pytest.param("pinned", 409, id="of a Pod that is pinned"),
+            pytest.param("annotated", 409, id="of a Pod that was changed since"),
+            pytest.param("another", 409, id="of another Pod of that name"),
+            pytest.param("gone", 404, id="of no Pod"),
+        ],
+    )
+    async def test_a_pin_is_refused(self, ground: Ground, before: str, status: int) -> None:
+        pod = some_pod(ground, gates=[names.GATE])
+        if before == "pinned":
+            await pin(ground, pod)
+        if before == "annotated":
+            await ground.cluster.annotate_pod(ground.namespace, "p", "example.com/k", "1")
+        if before in ("another", "gone"):
+            ground.remove("Pod", "p", ground.namespace)
+        if before == "another":
+            some_pod(ground, gates=[names.GATE], uid="another")
+
+        assert (await refusal(pin(ground, pod, node="n2"))).status == status
+        if before != "gone":
+            left = ground.get("Pod", "p", ground.namespace)
+            assert pods.placed_node(left) == ("n1" if before == "pinned" else None)
+
+    async def test_of_many_pins_of_one_version_one_is_taken(self, ground: Ground) -> None:
+        pod = some_pod(ground, gates=[names.GATE])
+
+        outcomes = await asyncio.gather(
+            *(pin(ground, pod, node=f"n{number}") for number in range(6)), return_exceptions=True
+        )
+
+        errors = [outcome for outcome in outcomes if outcome is not None]
+        assert [error.status for error in errors if isinstance(error, ApiError)] == [409] * 5
+
+    async def test_a_pin_whose_answer_is_lost_has_happened(self, ground: Ground) -> None:
+        pod = some_pod(ground, gates=[names.GATE])
+        ground.lose_answer("patch_pod")
+
+        assert (await refusal(pin(ground, pod))).status is None
+        assert pods.placed_node(ground.get("Pod", "p", ground.namespace)) == "n1"
+
+    @pytest.mark.parametrize(
+        ("gates", "terms", "wanted"),
+        [
+            pytest.param([], None, ZONES["nodeSelectorTerms"], id="of a Pod that has no gate"),
+            pytest.param([names.GATE], ZONES, [{"matchFields": []}], id="a term less"),
+            pytest.param(
+                [names.GATE],
+                ZONES,
+                [{"matchExpressions": [EXISTS]}] * 2,
+                id="expressions that are other ones",
+            ),
+        ],
+    )
+    async def test_an_affinity_is_not_changed_but_tightened(
+        self, ground: Ground, gates: list[str], terms: Json | None, wanted: list[Json]
+    ) -> None:
+        spec = {"affinity": {"nodeAffinity": {REQUIRED: terms}}} if terms else {}
+        some_pod(ground, gates=gates, spec=spec)
+        affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": wanted}}}
+
+        call = ground.cluster.patch_pod(
+            ground.namespace, "p", {"spec": {"affinity": affinity}}, within=5.0
+        )
+
+        assert (await refusal(call)).status == 422
+
+    async def test_no_gate_is_added(self, ground: Ground) -> None:
+        some_pod(ground, gates=[names.GATE])
+        more = {"spec": {"schedulingGates": [{"name": names.GATE}, {"name": "example.com/g"}]}}
+
+        call = ground.cluster.patch_pod(ground.namespace, "p", more, within=5.0)
+
+        assert (await refusal(call)).status == 422
+
+    async def test_annotations_beyond_the_bound_are_refused_of_a_patch(
+        self, ground: Ground
+    ) -> None:
+        some_pod(ground, gates=[names.GATE])
+        large = {"metadata": {"annotations": {"large": "x" * 300 * 1024}}}
+
+        call = ground.cluster.patch_pod(ground.namespace, "p", large, within=5.0)
+
+        assert (await refusal(call)).status == 422
+
+    async def test_a_gate_is_opened_by_itself(self, ground: Ground) -> None:
+        pod = some_pod(ground, gates=[names.GATE])
+        metadata = pod["metadata"]
+        ref = PodRef(metadata["namespace"], "p", metadata["uid"])
+        patch = pins.open_patch(ref, metadata["resourceVersion"])
+
+        await ground.cluster.patch_pod(ground.namespace, "p", patch, within=5.0)
+
+        assert not ground.get("Pod", "p", ground.namespace)["spec"].get("schedulingGates")
 
     # Evictions ------------------------------------------------------------------------------------
 
@@ -357,8 +480,22 @@ class ClusterContract:
             ground.put(build.gpunode(name))
             ground.put(build.quota(ground.namespace, gpumem=1, name=name))
 
-        for pages in (ground.cluster.nodes, ground.cluster.gpunodes, ground.cluster.quotas):
+            for document in storage(ground, name):
+                ground.put(document)
+
+        cluster = ground.cluster
+        for pages in (
+            cluster.nodes,
+            cluster.gpunodes,
+            cluster.quotas,
+            cluster.claims,
+            cluster.volumes,
+            cluster.storage_classes,
+        ):
             assert await everything(pages()) == ["n1", "n2", "n3"]
+
+    async def test_where_nobody_knows_the_kind_there_is_no_pod_group(self, ground: Ground) -> None:
+        assert await ground.cluster.pod_group(ground.namespace, "g") is None
 
     async def test_device_classes(self, ground: Ground) -> None:
         assert await ground.cluster.device_classes() == []
@@ -707,13 +844,64 @@ def some_pod(ground: Ground, name: str = "p", *, spec: Json | None = None, **fie
     return ground.put(document)
 
 
+def storage(ground: Ground, name: str) -> list[Json]:
+    """A claim, a volume and a class."""
+    size = {"storage": "1Gi"}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"namespace": ground.namespace, "name": name},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": size},
+                "storageClassName": "none",
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "capacity": size,
+                "hostPath": {"path": "/nowhere"},
+                "storageClassName": "other",
+            },
+        },
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": name},
+            "provisioner": "example.com/none",
+        },
+    ]
+
+
+def booking(node: str) -> Booking:
+    """One card there."""
+    return Booking(
+        node=node, containers=((Share("GPU-a", 1000, 0),),), kinds=(ContainerKind.REGULAR,)
+    )
+
+
 def binding(pod: Json, node: str = "n1") -> Json:
     """A Binding with one card, as the controller writes it."""
     metadata = pod["metadata"]
-    share = Share("GPU-a", 1000, 0)
-    booking = Booking(node=node, containers=((share,),), kinds=(ContainerKind.REGULAR,))
     ref = PodRef(metadata["namespace"], metadata["name"], metadata["uid"])
-    return pods.binding_body(ref, booking, 1_780_000_000, exclusive=False)
+    return pods.binding_body(ref, booking(node), 1_780_000_000, exclusive=False)
+
+
+async def pin(ground: Ground, pod: Json, *, node: str = "n1") -> None:
+    metadata = pod["metadata"]
+    patch = pins.pin_patch(
+        PodRef(metadata["namespace"], metadata["name"], metadata["uid"]),
+        node=node,
+        version=metadata["resourceVersion"],
+        terms=pins.required_terms(pod),
+        annotations=pods.allocation_annotations(booking(node), 1_780_000_000, exclusive=False),
+    )
+    await ground.cluster.patch_pod(ground.namespace, metadata["name"], patch, within=5.0)
 
 
 async def bind(

@@ -28,6 +28,9 @@ _COLLECTIONS = {
     "DeviceClass": "/apis/resource.k8s.io/v1/deviceclasses",
     "Pod": f"{_CORE}/namespaces/NS/pods",
     "ResourceQuota": f"{_CORE}/namespaces/NS/resourcequotas",
+    "PersistentVolumeClaim": f"{_CORE}/namespaces/NS/persistentvolumeclaims",
+    "PersistentVolume": f"{_CORE}/persistentvolumes",
+    "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
     "Secret": f"{_CORE}/namespaces/NS/secrets",
     "MutatingWebhookConfiguration": (
         "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -38,6 +41,7 @@ _COLLECTIONS = {
 _ANSWERS = {
     "bind": "/binding",
     "evict": "/eviction",
+    "patch_pod": "/pods/p",
     "write_lease": "/leases/cardwise-scheduler",
     "create_event": "/events",
     "count_event": ".0000000000000001",
@@ -123,8 +127,16 @@ class RealGround:
 
     def clear(self) -> None:
         """Take away what the test brought."""
-        for kind in ("Node", "GPUNode", "DeviceClass", "MutatingWebhookConfiguration"):
+        for kind in (
+            "Node",
+            "GPUNode",
+            "DeviceClass",
+            "MutatingWebhookConfiguration",
+            "PersistentVolume",
+            "StorageClass",
+        ):
             self.cp.request("DELETE", self._path(kind))
+        self.cp.request("DELETE", self._path("PersistentVolumeClaim", self.namespace))
         pods = self._path("Pod", self.namespace)
         for pod in self.cp.request("GET", pods)["items"]:
             path = f"{pods}/{pod['metadata']['name']}"

@@ -395,7 +395,7 @@ class FakeCluster:
         if metadata.get("resourceVersion") not in (None, pod["metadata"]["resourceVersion"]):
             raise ApiError(409, f'pods "{name}": the object has been modified')
         if metadata.get("uid") not in (None, pod["metadata"]["uid"]):
-            raise ApiError(409, f'pods "{name}": the UID in the precondition is another')
+            raise ApiError(422, f'Pod "{name}" is invalid: metadata.uid: field is immutable')
         before, after = pod["spec"], changed["spec"]
         gates = before.get("schedulingGates") or []
         if any(gate not in gates for gate in after.get("schedulingGates") or []):
