@@ -48,6 +48,8 @@ class Backstage:
     leader_election = False
     environment: Mapping[str, str] | None = None
     """What the downward API would tell the controller."""
+    overlay: str | None = None
+    """Instead of its door's."""
     scheduler: Process
     """Ours, or the cluster's own where Pods come by the door of gates."""
 
@@ -55,7 +57,7 @@ class Backstage:
         """Install Cardwise on a control plane and start it; `raised` is the way in."""
         self.cp = cp
         self.door = door
-        self.installation = Installation(cp, _OVERLAYS[door])
+        self.installation = Installation(cp, self.overlay or _OVERLAYS[door])
         self.account = cp.service_account_kubeconfig("cardwise-controller")
         self._agent_account = cp.service_account_kubeconfig("cardwise-agent")
         self._agents: dict[str, Process] = {}
@@ -79,6 +81,11 @@ class Backstage:
     def gates(self) -> bool:
         """Whether Pods come by the door of gates."""
         return self.door is Door.GATES
+
+    @property
+    def advertises(self) -> bool:
+        """Whether the nodes' own scheduler needs to be told what cards come to."""
+        return self.gates
 
     @property
     def kinds(self) -> int:
@@ -272,7 +279,7 @@ class Backstage:
         """Publish a GPUNode as its agent would; ``spec`` is its administrator's."""
         kind = {key: document[key] for key in ("apiVersion", "kind")}
         name = document["metadata"]["name"]
-        if self.gates:
+        if self.advertises:
             self._advertise(name, document)
         kind["metadata"] = {"name": name}
         for part, owner, path in (
