@@ -24,6 +24,7 @@ _log = logging.getLogger(__name__)
 _AGAIN_SECONDS = 60.0
 _BURST = 5
 _PER_SECOND = 1.0
+_LEAST_SECONDS = 0.001
 _QUEUE = 1_000
 _REMEMBERED = 10_000
 
@@ -128,7 +129,8 @@ class Recorder:
                 now = self._clock.monotonic()
                 tokens, filled = min(_BURST, tokens + (now - filled) * _PER_SECOND), now
                 if tokens < 1:
-                    await asyncio.sleep((1 - tokens) / _PER_SECOND)
+                    # At least so long: what rounding leaves of a token must not be waited for.
+                    await asyncio.sleep(max((1 - tokens) / _PER_SECOND, _LEAST_SECONDS))
                     continue
                 tokens -= 1
                 _, posted = self._waiting.popitem(last=True)

@@ -38,6 +38,7 @@ _AGAIN_SECONDS = 10.0
 """After a budget for disruption, or an API server in trouble, did not let an eviction happen."""
 _CHANGED_SECONDS = 1.0
 """After an eviction that met a newer version of the Pod."""
+_LEAST_SECONDS = 0.001
 _CLOSED_SECONDS = 5.0
 """Between two looks whether this replica may act, while something is due."""
 _REASONS = (EventReason.PINNED_NODE_REFUSED, EventReason.SCHEDULER_ABSENT)
@@ -192,7 +193,8 @@ class Refusals:
             if case is not None and wait is not None and wait <= 0:
                 return case
             try:
-                async with asyncio.timeout(wait):
+                # A timer may fire a little early: without a least, it would do so for ever.
+                async with asyncio.timeout(None if wait is None else max(wait, _LEAST_SECONDS)):
                     await self._news.wait()
             except TimeoutError:
                 continue
