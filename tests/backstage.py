@@ -46,10 +46,10 @@ class Backstage:
     """Where this test's Pods go."""
     controller: Process
     leader_election = False
+    overlay: str | None = None
+    """Instead of the one that installs the door."""
     environment: Mapping[str, str] | None = None
     """What the downward API would tell the controller."""
-    overlay: str | None = None
-    """Instead of its door's."""
     scheduler: Process
     """Ours, or the cluster's own where Pods come by the door of gates."""
 

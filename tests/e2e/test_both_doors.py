@@ -1,92 +1,101 @@
-"""Both doors at once: one process, one ledger, two schedulers."""
+"""Both doors installed: one process, one ledger, and no card given by each of them."""
 
 from collections.abc import Iterator
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 import pytest
 
+from bookings import agree
 from cardwise import names
-from cardwise.names import Door
-from controlplane.launcher import ControlPlane, free_port
-from stage import Stage
+from cardwise.names import Door, Reason
+from stage import Json, Stage
+
+PODS = 60
+DOORS = (Door.EXTENDER, Door.GATES)
 
 
 class BothDoors(Stage):
-    """A cluster with the overlay "both-doors"."""
+    """Our kube-scheduler runs beside the cluster's own."""
 
     overlay = "both-doors"
     advertises = True
 
     def start_cardwise(self) -> None:
-        """Start the controller, our kube-scheduler beside it, and the cluster's own."""
-        self._port, self._reports_port = free_port(), free_port()
-        self.start_controller()
-        self.scheduler = self.cp.start_scheduler(
-            extender_url=self.extender_url, configuration=self.installation.scheduler
-        )
+        super().start_cardwise()
         self.own_scheduler = self.cp.start_default_scheduler()
 
 
 @pytest.fixture(scope="module")
-def both() -> Iterator[BothDoors]:
-    """Two nodes with four cards in all."""
-    with ControlPlane.start() as cp:
-        stage = BothDoors(cp)
-        stage.node("node-a", 2)
-        stage.node("node-b", 2)
-        yield stage
+def theatre() -> Iterator[BothDoors]:
+    with BothDoors.raised(audit=True) as raised:
+        yield raised
 
 
-@pytest.fixture
-def stage(both: BothDoors) -> Iterator[BothDoors]:
-    yield both
-    for name in both.pods():
-        both.delete(name)
-    assert both.legal() == []
+def by(door: Door) -> Json:
+    return {names.DOOR: str(door)}
 
 
-def by(door: Door, **more: str) -> dict[str, Any]:
-    """A Pod that takes a whole card, by this door."""
-    return {"gpucores": 100, "gpumem": 1000, "annotations": {names.DOOR: door, **more}}
+def came_by(pod: Json) -> Door:
+    ours = pod["spec"]["schedulerName"] == names.SCHEDULER_NAME
+    return Door.EXTENDER if ours else Door.GATES
 
 
-def doors(stage: Stage) -> dict[str, Door]:
-    """By which door each Pod that is bound came."""
-    own = {True: Door.GATES, False: Door.EXTENDER}
-    return {
-        name: own[pod["spec"]["schedulerName"] == "default-scheduler"]
-        for name, pod in stage.pods().items()
-        if "nodeName" in pod["spec"]
-    }
+@pytest.mark.parametrize(
+    ("first", "second"), [DOORS, DOORS[::-1]], ids=["extender first", "gates first"]
+)
+def test_a_pod_waits_for_the_card_of_one_that_came_by_the_other_door(
+    stage: Stage, first: Door, second: Door
+) -> None:
+    stage.node("node-a", 1)
+    stage.pod("first", gpumem=1000, policy="mutex", annotations=by(first))
+    stage.placed("first")
+    stage.pod("second", gpumem=1000, policy="mutex", annotations=by(second))
+    stage.pending("second", Reason.EXCLUSIVE)
+
+    stage.delete("first")
+
+    stage.placed("second", within=5)
+    assert came_by(stage.get("second")) is second
 
 
-def test_pods_of_both_doors_never_share_a_whole_card_and_all_are_served(stage: BothDoors) -> None:
-    for number in range(12):
-        stage.pod(f"p{number:02}", **by(list(Door)[number % 2]))
-    served: dict[str, Door] = {}
-    while len(served) < 12:
-        due = min(4, 12 - len(served))
-        stage.cp.wait("the next Pods", lambda due=due: len(doors(stage)) == due, 30)
-        assert stage.legal() == []
-        now = doors(stage)
-        served |= now
-        for name in now:
-            stage.delete(name)
-    assert sorted(served.values()).count(Door.GATES) == 6
+# Red with a ledger for each door.
+def test_of_many_pods_by_either_door_none_gets_the_card_of_another(stage: Stage) -> None:
+    random = Random(6)
+    stage.node("node-a", 4, cpu="200")
+    fields = [
+        {
+            "gpumem": random.choice((1000, 4000, 8000)),
+            "policy": random.choice((None, "binpack", "mutex")),
+            "annotations": by(DOORS[number % 2]),
+        }
+        for number in range(PODS)
+    ]
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda n: stage.pod(f"p{n:02}", **fields[n]), range(PODS)))
+
+    stage.cp.wait("no Pod to wait that would fit", lambda: not stage.fitting(), 60)
+    assert stage.legal() == []
+    stage.cp.wait("ledger and cluster to agree", lambda: agree(stage), 20)
+    bound = [pod for pod in stage.pods().values() if "nodeName" in pod["spec"]]
+    assert {came_by(pod) for pod in bound} == {*DOORS}
+    for name in [pod["metadata"]["name"] for pod in bound][::2]:
+        stage.cp.request("DELETE", stage.path(name))
+    stage.cp.wait("no Pod to wait that would fit now", lambda: not stage.fitting(), 60)
+    assert stage.legal() == []
 
 
-def test_what_the_gates_can_not_judge_goes_by_the_extender(stage: BothDoors) -> None:
+def test_what_the_gates_can_not_judge_goes_by_the_extender_and_a_gang_by_the_gates(
+    stage: Stage,
+) -> None:
+    stage.node("node-a", 4)
     term = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname"}
     away = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     stage.pod("apart", gpumem=1000, spec={"affinity": {"podAntiAffinity": away}})
-    stage.placed("apart")
-    assert doors(stage) == {"apart": Door.EXTENDER}
-
-
-def test_a_gang_goes_by_the_gates(stage: BothDoors) -> None:
-    gang = {names.GANG: "g", names.GANG_SIZE: "2"}
     for name in ("a", "b"):
-        stage.pod(name, gpumem=1000, annotations=gang)
-    for name in ("a", "b"):
-        stage.placed(name)
-    assert doors(stage) == {"a": Door.GATES, "b": Door.GATES}
+        stage.pod(name, gpumem=1000, annotations={names.GANG: "g", names.GANG_SIZE: "2"})
+
+    found = {name: came_by(stage.get(name)) for name in stage.pods() if stage.placed_at(name)}
+
+    assert found == {"apart": Door.EXTENDER, "a": Door.GATES, "b": Door.GATES}
