@@ -59,7 +59,6 @@ def test_a_pod_waits_for_the_card_of_one_that_came_by_the_other_door(
     assert came_by(stage.get("second")) is second
 
 
-# Red with a ledger for each door.
 def test_of_many_pods_by_either_door_none_gets_the_card_of_another(stage: Stage) -> None:
     random = Random(6)
     stage.node("node-a", 4, cpu="200")

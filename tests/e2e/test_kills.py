@@ -4,6 +4,7 @@ A proxy holds the call that is under way, so that a test knows when the controll
 fails where the kill came too late.
 """
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -155,6 +156,7 @@ def test_killed_when_a_write_was_answered_and_nobody_heard_it(
     takes_over(stage)
 
 
+# Red: name no version of the Pod in the pin (`pins.pin_patch`).
 @pytest.mark.both_doors
 def test_a_write_that_arrives_after_the_next_controller_placed_the_pod_changes_nothing(
     stage: Stage, proxy: FaultProxy
@@ -170,3 +172,25 @@ def test_a_write_that_arrives_after_the_next_controller_placed_the_pod_changes_n
     stage.pending("q", Reason.EXCLUSIVE)
     assert stage.get("p")["metadata"]["annotations"] == before
     assert in_ledger(stage) == in_cluster(stage)
+
+
+# Red: count a Pod's cards from when it is bound (`pods.placed_node`).
+@pytest.mark.gates_alone
+def test_killed_when_a_pod_had_its_cards_and_was_not_bound_yet(stage: Stage) -> None:
+    stage.node("node-a", 1)
+    stage.scheduler.signal(signal.SIGSTOP)  # nobody binds
+    try:
+        stage.pod("p", gpumem=1000, policy="mutex")
+        stage.cp.wait("it to have its card", lambda: node_of(stage.get("p")), 20)
+
+        stage.controller.kill()
+
+        stage.start_controller()
+        assert in_ledger(stage) == in_cluster(stage) != set()
+        stage.pod("q", gpumem=1000, policy="mutex")
+        stage.pending("q", Reason.EXCLUSIVE)
+        assert stage.placement("p") is None
+    finally:
+        stage.scheduler.signal(signal.SIGCONT)
+
+    takes_over(stage)

@@ -159,6 +159,7 @@ def test_a_deployment_that_grows_takes_the_card_of_a_bare_pod_that_ends(stage: S
 GANG_PODS, GANG_CARDS = 8, 2
 
 
+# Red: decide for each Pod of a gang by itself (`GatesDoor._place`).
 @pytest.mark.gates_alone
 def test_a_gang_is_placed_all_at_once_and_not_at_all_while_one_card_is_missing(
     stage: Stage,
@@ -191,6 +192,7 @@ def test_a_gang_is_placed_all_at_once_and_not_at_all_while_one_card_is_missing(
     assert stage.legal() == []
 
 
+# Red: as above.
 @pytest.mark.gates_alone
 def test_a_gang_that_is_not_complete_holds_nothing(stage: Stage) -> None:
     stage.node("node-a", 2)
@@ -256,6 +258,7 @@ def test_kube_scheduler_preempts_for_cpu_on_the_node_that_a_pod_was_pinned_to(
 OTHERS_GATE: Final = "test.example/hold"
 
 
+# Red: never evict (`Refusals._evicts`).
 @pytest.mark.gates_alone
 def test_a_pod_that_is_refused_where_it_was_pinned_is_made_anew_and_goes_elsewhere(
     stage: Stage, proxy: FaultProxy
