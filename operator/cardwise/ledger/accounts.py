@@ -97,6 +97,11 @@ class Accounts:
         """Whether a node of this name has or offers cards, or has tenants."""
         return name in self._nodes
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether no node has or offers cards, or has tenants."""
+        return not self._nodes
+
     def node_names(self) -> list[str]:
         """Every node that has or offers cards, or has tenants; in no order."""
         return list(self._nodes)

@@ -238,13 +238,13 @@ async def test_a_pin_without_an_answer_is_found_out(fault: Any) -> None:
 
 
 async def test_a_list_that_is_older_than_the_pin_changes_nothing() -> None:
-    # Red: `waits` asks the pinner alone.
+    # Red: `is_given` asks the pinner alone.
     pod = gated()
     async with door(*node()) as world:
         before = world.cluster.put(pod)
         await passing(0.1)
         assert world.stage(pod) is Stage.BOOKED
-        world.controller.gates.door.waits(before)  # type: ignore[union-attr]
+        world.mirror.see_pod(before)
         await passing(1)
         assert world.cluster.called("patch_pod") == 1
         assert world.stage(pod) is Stage.BOOKED
@@ -297,6 +297,85 @@ async def test_a_pod_that_goes_while_it_is_pinned_holds_nothing() -> None:
         await passing(5)
         assert world.used() == {}
         assert world.entry(pod) is None
+
+
+async def test_a_pod_shown_late_as_it_was_before_its_pin_is_not_decided_again() -> None:
+    async with door(*node()) as world:
+        before = world.cluster.put(gated())
+        world.cluster.watch = world.cluster.changes.append
+        await passing(0.5)
+        world.mirror.see_pod(before)  # by a list, say, that began before the pin
+        await passing(0.5)
+        assert world.stage(before) is Stage.BOOKED
+        assert world.cluster.called("patch_pod") == 1
+
+
+async def test_news_of_a_pod_that_is_being_pinned_anew_does_not_decide_it_twice() -> None:
+    pod = gated()
+    async with door(*node()) as world:
+        world.cluster.slow("patch_pod", 0.05)
+        world.cluster.put(pod)
+        await passing(0.01)
+        world.cluster.watch = world.cluster.changes.append
+        world.cluster.put(relabelled(world, pod))
+        await passing(0.06)  # the conflict is known, the Pod is read, and pinned again
+        world.cluster.watch = world.show
+        world.deliver()
+        await passing(1)
+        assert where(world, pod) == "n1"
+        assert world.cluster.called("patch_pod") == 2
+
+
+def relabelled(world: World, pod: Json) -> Json:
+    """The Pod as somebody else changes it."""
+    changed = seen(world, pod)
+    changed["metadata"]["labels"]["team"] = "a"
+    return changed
+
+
+CPU = {"containers": [build.container(gpu=1, gpumem=1000, requests={"cpu": "3"})]}
+
+
+async def test_a_pod_that_ended_before_its_pin_was_known_takes_no_room() -> None:
+    pod, other = gated(**CPU), gated("q", **CPU)
+    async with door(*node(cpu="4")) as world:
+        world.cluster.fail("patch_pod", unanswered(lands=0.0, after=2.0))
+        world.cluster.put(pod)
+        await passing(1)
+        ended = seen(world, pod)
+        ended["status"]["phase"] = "Succeeded"
+        world.cluster.put(ended)
+        await passing(10)
+        assert world.cluster.called("patch_pod") == 1
+        world.cluster.put(other)
+        await passing(0.1)
+        assert where(world, other) == "n1"
+
+
+async def test_a_pod_that_is_deleted_while_it_is_pinned_takes_no_room() -> None:
+    pod, other = gated(**CPU), gated("q", **CPU)
+    async with door(*node(cpu="4")) as world:
+        world.cluster.slow("patch_pod", 0.5)
+        world.cluster.put(pod)
+        await passing(0.1)
+        ending = seen(world, pod)  # a finalizer keeps it there
+        ending["metadata"]["deletionTimestamp"] = build.REPORTED_AT
+        world.cluster.put(ending)
+        await passing(1)
+        world.cluster.put(other)
+        await passing(1)
+        assert (where(world, pod), where(world, other)) == (None, "n1")
+
+
+async def test_a_pod_without_cards_that_was_changed_meanwhile_is_let_through() -> None:
+    pod = gated(gpus=0)
+    async with door(*node()) as world:
+        world.cluster.slow("patch_pod", 0.5)
+        world.cluster.put(pod)
+        await passing(0.1)
+        world.cluster.put(relabelled(world, pod))
+        await passing(5)
+        assert "schedulingGates" not in seen(world, pod)["spec"]
 
 
 async def test_a_restarted_controller_counts_what_was_pinned_and_not_bound() -> None:
@@ -402,6 +481,32 @@ async def test_what_is_left_of_a_gang_goes_before_all_others() -> None:
         # Its card is free for now, and would be taken by whoever comes.
         await passing(5)
         assert [where(world, pod) for pod in members] == ["n1", "n1"]
+
+
+async def test_a_gang_whose_pins_were_all_refused_has_not_begun() -> None:
+    first, second = gang(2, 2)
+    async with door(*node()) as world:
+        world.cluster.fail("patch_pod", refused(403), refused(403))
+        world.cluster.put(first)
+        world.cluster.put(second)
+        await passing(0.3)
+        world.cluster.put(relabelled(world, second))  # so it is tried at once, and the other is not
+        await passing(0.3)
+        assert (where(world, first), where(world, second)) == (None, None)
+        await passing(1)
+        assert (where(world, first), where(world, second)) == ("n1", "n1")
+
+
+async def test_of_the_rest_of_a_gang_one_that_does_not_fit_keeps_no_other_back() -> None:
+    begun, (big, small) = gang(1, 1, gpumem=500), gang(2, 1)
+    for number, pod in enumerate((big, small)):
+        pod["metadata"] |= {"name": f"h{number}", "uid": f"h{number}"}
+    big["spec"]["containers"] = [build.container(gpu=3)]
+    async with door(*node(), *begun) as world:
+        world.cluster.put(big)
+        world.cluster.put(small)
+        await passing(0.1)
+        assert [where(world, pod) for pod in (*begun, big, small)] == ["n1", None, "n1"]
 
 
 async def test_ten_thousand_of_one_kind_are_one_question() -> None:

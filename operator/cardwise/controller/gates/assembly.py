@@ -73,6 +73,7 @@ class Gates:
             metrics=metrics,
             returned=door.returned,
             changed=mirror.see_pod,
+            unplaced=door.unplaced,
             ended=pin_ended,
         )
         self._groups = PodGroups(cluster, said=door.size_said, waits=door.has_waiting)
@@ -85,7 +86,14 @@ class Gates:
             settings=settings.gates,
             counted=metrics.evicted,
         )
-        tracker = Tracker(book, clock, waits=door.waits, placed=door.placed, gone=door.gone)
+        tracker = Tracker(
+            book,
+            clock,
+            waits=door.waits,
+            placed=door.placed,
+            gone=door.gone,
+            is_given=door.is_given,
+        )
         mirror.followers += [tracker, self._refusals]
         mirror.kinds += Storage(volumes, door.grew).kinds()
 

@@ -100,11 +100,6 @@ class GatesDoor:
         if not is_ours(pod):
             self._drop(uid)
             return
-        entry = self._ledger.entry(uid)
-        if self.pinner.is_under_way(uid) or (entry is not None and entry.stage in _DECIDED):
-            # A line of a list that is older than the pin; or news, and then the pin comes to
-            # nothing, and the Pod is read again.
-            return
         waiting = read(pod, self._settings)
         if isinstance(waiting, Waiting):
             known = self._queue.get(uid)
@@ -123,29 +118,38 @@ class GatesDoor:
             self._ledger.wait(waiting.pod, None, Reason.INVALID_REQUEST, now)
             self._teller.invalid(waiting)
 
+    def is_given(self, uid: str) -> bool:
+        """Whether a Pod has its cards, or its pin is under way."""
+        entry = self._ledger.entry(uid)
+        booked = entry is not None and entry.stage in (Stage.BINDING, Stage.BOOKED)
+        return booked or self.pinner.is_under_way(uid)
+
     def placed(self, pod: Json) -> None:
         """A Pod is placed, by whomever."""
         uid = pods.pod_ref(pod).uid
         self._drop(uid)
-        if (gang := gang_of(pod)) is not None:
-            self._gangs.placed(gang, uid)
+        if (gang := gang_of(pod)) is not None and self._gangs.placed(gang, uid):
+            self._regroup(gang.key)
         self.look()
 
     def gone(self, uid: str) -> None:
         """A Pod ended."""
         self._drop(uid)
-        self._gangs.gone(uid)
+        self.unplaced(uid)
         self.look()
+
+    def unplaced(self, uid: str) -> None:
+        """A Pod's pin came to nothing: it takes no room, and its gang has not begun by it."""
+        self._book.release(uid)
+        if (ended := self._gangs.gone(uid)) is not None:
+            self._regroup(ended)
 
     def returned(self, waiting: Waiting) -> None:
         """A Pod waits, or waits again."""
-        uid = waiting.pod.uid
-        self._book.release(uid)
-        self._gangs.gone(uid)
-        group = self._queue.put(waiting, self._surroundings.kind(waiting))
-        if waiting.gang is not None:
-            group.begun = self._gangs.is_begun(waiting.gang.key)
-            self._queue.open(group)
+        self.unplaced(waiting.pod.uid)
+        group = self._put(waiting)
+        if waiting.gang is not None and not group.begun:
+            self._queue.open(group)  # it may be complete now
         if group.closed:
             self._tell(waiting, group)
         self._due.set()
@@ -237,13 +241,13 @@ class GatesDoor:
     def _place(self, group: Group) -> bool:
         """Decide for a group's next Pod, or for all of a gang; False when it has to wait."""
         first = group.first
-        if first.gang is not None and not self._gangs.is_begun(first.gang.key):
-            return self._place_gang(group, first.gang)
-        if self._surroundings.kind(first) != group.kind:
+        if self._surroundings.kind(first, begun=group.begun) != group.kind:
             # Others came or went that want no such Pod near them, or its volumes changed.
             for waiting in list(group):
-                self._queue.put(waiting, self._surroundings.kind(waiting))
+                self._put(waiting)
             return True
+        if first.gang is not None and not group.begun:
+            return self._place_gang(group, first.gang)
         booking = self._hold(first)
         if isinstance(booking, _Refusal):
             self._close(group, booking)
@@ -309,10 +313,24 @@ class GatesDoor:
 
     def _pin(self, waiting: Waiting, booking: Booking) -> None:
         uid = waiting.pod.uid
-        if waiting.gang is not None:
-            self._gangs.placed(waiting.gang, uid)
+        begins = waiting.gang is not None and self._gangs.placed(waiting.gang, uid)
         self._leave(uid)
+        if begins and waiting.gang is not None:
+            self._regroup(waiting.gang.key)
         self.pinner.begin(waiting, booking)
+
+    def _put(self, waiting: Waiting) -> Group:
+        begun = waiting.gang is not None and self._gangs.is_begun(waiting.gang.key)
+        return self._queue.put(waiting, self._surroundings.kind(waiting, begun=begun), begun=begun)
+
+    def _regroup(self, key: Key) -> None:
+        """A gang has begun, so that its rest joins one by one; or it is as if it never had."""
+        for group in list(self._queue):
+            gang = group.first.gang if len(group) else None
+            if gang is not None and gang.key == key:
+                for waiting in list(group):
+                    self._put(waiting)
+        self._due.set()
 
     def _close(self, group: Group, refusal: _Refusal) -> None:
         """A group has to wait. All are told where the reason is new, else the first again."""

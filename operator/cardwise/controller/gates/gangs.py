@@ -66,19 +66,24 @@ class Gangs:
         self.sizes: dict[Key, int | None] = {}
         """As the gang's PodGroup says; None: there is none, or it does not say."""
 
-    def placed(self, gang: Gang, uid: str) -> None:
-        """One of its Pods is placed."""
+    def placed(self, gang: Gang, uid: str) -> bool:
+        """One of its Pods is placed; True where the gang has begun by that."""
+        begins = gang.key not in self._placed
         self._placed.setdefault(gang.key, set()).add(uid)
         self._of[uid] = gang.key
+        return begins
 
-    def gone(self, uid: str) -> None:
-        """A Pod ended."""
+    def gone(self, uid: str) -> Key | None:
+        """A Pod ended, or is not placed after all; the gang of which it was the last, if any."""
         key = self._of.pop(uid, None)
-        if key is not None:
-            self._placed[key].discard(uid)
-            if not self._placed[key]:
-                del self._placed[key]
-                self.forget_size(key)
+        if key is None:
+            return None
+        self._placed[key].discard(uid)
+        if self._placed[key]:
+            return None
+        del self._placed[key]
+        self.forget_size(key)
+        return key
 
     def size(self, members: Iterable["HasGang"], gang: Gang) -> int | None:
         """How many Pods a gang has at least: the largest number that is said of it anywhere.

@@ -22,7 +22,7 @@ from cardwise.errors import ApiError
 from cardwise.ledger import Ledger
 from cardwise.model import Booking, PodRef
 from cardwise.ports import Cluster
-from cardwise.wire import pins
+from cardwise.wire import pins, pods
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ class Pinner:
         metrics: Metrics,
         returned: Callable[[Waiting], None],
         changed: Callable[[Json], None],
+        unplaced: Callable[[str], None],
         ended: Callable[[str], None],
     ) -> None:
         """Make it.
@@ -71,6 +72,7 @@ class Pinner:
             metrics: counts.
             returned: called with a Pod that waits again as it was.
             changed: called with a Pod that was read again.
+            unplaced: called with a Pod's UID where its pin came to nothing, before the former two.
             ended: called with a Pod's UID after its pin, whatever became of it.
         """
         self._ledger = ledger
@@ -82,6 +84,7 @@ class Pinner:
         self._metrics = metrics
         self._returned = returned
         self._changed = changed
+        self._unplaced = unplaced
         self._ended = ended
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._later: dict[str, _Later] = {}
@@ -132,18 +135,22 @@ class Pinner:
     def _start(self, uid: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._under_way[uid] = task
-        task.add_done_callback(lambda _: self._done(uid))
+        task.add_done_callback(lambda _: self._done(uid, task))
 
     async def _open(self, pod: PodRef, patch: Json) -> None:
         try:
             await self._cluster.patch_pod(pod.namespace, pod.name, patch, within=WRITE_SECONDS)
         except ApiError as error:
-            # The next list shows it again.
             _log.warning("the gate of Pod %s, which asks for no card, stays shut: %s", pod, error)
+            version = patch["metadata"]["resourceVersion"]
+            await self._read_again(pod, version, lambda: self.open(pod, version))
 
-    def _done(self, uid: str) -> None:
-        self._under_way.pop(uid, None)
-        self._ended(uid)
+    def _done(self, uid: str, task: "asyncio.Task[None]") -> None:
+        if self._under_way.get(uid) is task:
+            del self._under_way[uid]
+        # A Pod that was read again may be on its way anew before this task has quite ended.
+        if uid not in self._under_way:
+            self._ended(uid)
 
     async def _run(self, waiting: Waiting, booking: Booking, term: int) -> None:
         uid, request = waiting.pod.uid, waiting.request
@@ -160,33 +167,44 @@ class Pinner:
         if not error:
             self._tries.pop(uid, None)
             self._teller.bound(request, booking, self._ledger.view(booking.node))
-        elif error in LATE:
-            await self._read_again(waiting)
-        else:
+            return
+        if error not in LATE:
             self._teller.not_bound(request.pod, error)
-            self._try_later(waiting)
+        await self._read_again(request.pod, waiting.version, lambda: self._returned(waiting))
 
-    async def _read_again(self, waiting: Waiting) -> None:
-        """Somebody changed the Pod, or it is gone: its newest state is what counts."""
-        pod = waiting.pod
+    async def _read_again(self, pod: PodRef, version: str, again: Callable[[], None]) -> None:
+        """A write came to nothing: the Pod's newest state is what counts.
+
+        What the watch showed of it meanwhile was put aside, and it may have ended.
+
+        Args:
+            pod: which Pod.
+            version: the one that the write was for.
+            again: called later where the Pod is still the same.
+        """
         try:
             found = await self._cluster.pod(pod.namespace, pod.name)
         except ApiError as error:
             _log.info("Pod %s can't be read again yet: %s", pod, error)
-            self._try_later(waiting)
-            return
-        if found is not None:
-            self._under_way.pop(pod.uid, None)
-            self._changed(found)
+        else:
+            if found is None or pods.pod_ref(found).uid != pod.uid or pods.is_finished(found):
+                self._unplaced(pod.uid)
+                return
+            if pods.resource_version(found) != version:
+                self._under_way.pop(pod.uid, None)
+                self._unplaced(pod.uid)
+                self._changed(found)
+                return
+        self._unplaced(pod.uid)
+        self._try_later(pod.uid, version, again)
 
-    def _try_later(self, waiting: Waiting) -> None:
-        uid = waiting.pod.uid
+    def _try_later(self, uid: str, version: str, again: Callable[[], None]) -> None:
         tries = self._tries[uid] = self._tries.get(uid, 0) + 1
         seconds = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2 ** (tries - 1))
 
-        def again() -> None:
+        def now() -> None:
             del self._later[uid]
-            self._returned(waiting)
+            again()
 
-        timer = asyncio.get_running_loop().call_later(seconds, again)
-        self._later[uid] = _Later(waiting.version, timer)
+        timer = asyncio.get_running_loop().call_later(seconds, now)
+        self._later[uid] = _Later(version, timer)

@@ -18,16 +18,16 @@ Rank = tuple[bool, Order]
 
 
 class Group:
-    """The waiting Pods of one kind, or of one gang."""
+    """The waiting Pods of one kind, or of one gang that has not begun."""
 
     __slots__ = ("_members", "_order", "begun", "closed", "kind", "message", "reason")
 
-    def __init__(self, kind: Hashable) -> None:
+    def __init__(self, kind: Hashable, *, begun: bool = False) -> None:
         self.kind = kind
         self.closed = False
         """It was refused, and room did not grow since."""
-        self.begun = False
-        """A gang that has begun: its rest goes before all others."""
+        self.begun = begun
+        """Of a gang that has begun: its rest goes before all others."""
         self.reason: WaitReason | None = None
         """Why it was refused last."""
         self.message = ""
@@ -89,18 +89,19 @@ class Queue:
         """Every Pod that waits."""
         return list(self._pods)
 
-    def put(self, waiting: Waiting, kind: Hashable) -> Group:
+    def put(self, waiting: Waiting, kind: Hashable, *, begun: bool = False) -> Group:
         """Take a Pod in, in place of what was known of it; its group.
 
         Args:
             waiting: the Pod.
             kind: equal for Pods that get the same answer: what refuses one refuses all.
+            begun: of a gang that has begun; the kind is then another than before.
         """
         uid = waiting.pod.uid
         self.drop(uid)
         group = self._groups.get(kind)
         if group is None:
-            group = self._groups[kind] = Group(kind)
+            group = self._groups[kind] = Group(kind, begun=begun)
         group.put(waiting)
         self._pods[uid] = waiting, kind
         self._push(group)

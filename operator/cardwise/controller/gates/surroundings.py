@@ -43,7 +43,7 @@ class Obstacle:
 
 
 def gang_kind(key: Key) -> Hashable:
-    """The kind of a gang's Pods, whatever each of them asks."""
+    """The kind of the Pods of a gang that has not begun, whatever each of them asks."""
     return "gang", key
 
 
@@ -65,14 +65,20 @@ class Surroundings:
         self._memo = memo
         self._kept: dict[Hashable, _Kept] = {}
 
-    def kind(self, waiting: Waiting) -> Hashable:
-        """Equal, at a time, for Pods that get the same answer now."""
-        if waiting.gang is not None:
+    def kind(self, waiting: Waiting, *, begun: bool) -> Hashable:
+        """Equal, at a time, for Pods that get the same answer now.
+
+        Args:
+            waiting: the Pod.
+            begun: whether it has a gang that has begun: then it joins alone.
+        """
+        if waiting.gang is not None and not begun:
             return gang_kind(waiting.gang.key)
         obstacle = self.obstacle(waiting)
         if obstacle != _NONE:
             return "blocked", waiting.pod.uid
-        return self._question(waiting)
+        question = self._question(waiting)
+        return question if waiting.gang is None else (waiting.gang.key, question)
 
     def obstacle(self, waiting: Waiting) -> Obstacle:
         """What keeps the Pod from being decided at all."""
@@ -102,7 +108,7 @@ class Surroundings:
         refused = book.answers(waiting.needs, self._volumes.judge(waiting.needs).reach)
         candidates = []
         for name in names:
-            if name in refused or name not in book or name not in ledger:
+            if name in refused or name not in book or (name not in ledger and not ledger.is_bare):
                 standing.drop(name)
             else:
                 candidates.append(name)

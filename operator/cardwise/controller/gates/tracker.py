@@ -29,6 +29,7 @@ class Tracker:
         waits: Callable[[Json], None],
         placed: Callable[[Json], None],
         gone: Callable[[str], None],
+        is_given: Callable[[str], bool],
     ) -> None:
         """Make it.
 
@@ -38,12 +39,15 @@ class Tracker:
             waits: called with a Pod that is not placed.
             placed: called with a Pod that is.
             gone: called with the UID of a Pod that ended.
+            is_given: whether a Pod has its cards, or its pin is under way: who is shown without
+                them is shown as it was, or is read again when the pin comes to nothing.
         """
         self._book = book
         self._clock = clock
         self._waits = waits
         self._placed = placed
         self._gone = gone
+        self._is_given = is_given
         self._seen: dict[str, tuple[int, float]] = {}
         """By UID: the newest resourceVersion, and when it was seen (monotonic seconds)."""
         self._ended: OrderedDict[str, None] = OrderedDict()
@@ -56,8 +60,10 @@ class Tracker:
         if deleted or pods.is_finished(pod):
             self._end(uid)
             return
-        self._seen[uid] = version, self._clock.monotonic()
         node = pods.placed_node(pod)
+        if node is None and self._is_given(uid):
+            return  # not noted as seen either: what is read later must not be taken for older
+        self._seen[uid] = version, self._clock.monotonic()
         if node is None:
             self._waits(pod)
         else:
