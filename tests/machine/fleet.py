@@ -7,6 +7,7 @@ from typing import Any
 import build
 from cardwise.names import NODE_CORDON
 from fakes.cluster import FakeCluster
+from machine.gated import TAINT
 
 Json = dict[str, Any]
 NODES = {"n1": 3, "n2": 2}
@@ -24,6 +25,8 @@ CHANGES = (
     "renumbered",
 )
 """Each is begun, and undone when it comes again."""
+NODE_CHANGES = ("Node cordoned", "Node tainted", "Node small")
+"""Likewise, of what kube-scheduler's own rules look at."""
 
 
 @dataclass
@@ -84,11 +87,17 @@ class Fleet:
     def change(self, name: str, what: str, index: int) -> None:
         """Begin a change, or undo it."""
         machine = self.machines[name]
-        if what in ("GPUNode deleted", "agent silent", "memory scaled", "renumbered"):
+        if what in (
+            "GPUNode deleted",
+            "agent silent",
+            "memory scaled",
+            "renumbered",
+            *NODE_CHANGES,
+        ):
             index = 0
         machine.marks.setdefault(what, set()).symmetric_difference_update({index % machine.cards})
-        if what == "closed on the Node":
-            self._close_on_node(machine)
+        if what == "closed on the Node" or what in NODE_CHANGES:
+            self._write_node(machine)
         elif what == "GPUNode deleted" and machine.has(what):
             self._cluster.remove("GPUNode", name)
         elif what != "agent silent" or not machine.has(what):
@@ -116,7 +125,7 @@ class Fleet:
         """
         known = self._cluster.objects["GPUNode"]
         return [
-            _closed(known["", name]) if machine.has("agent silent") else known["", name]
+            closed(known["", name]) if machine.has("agent silent") else known["", name]
             for name, machine in self.machines.items()
             if ("", name) in known
         ]
@@ -135,14 +144,19 @@ class Fleet:
             document["status"] = {**known["status"], **document["status"]}
         self._cluster.put(document)
 
-    def _close_on_node(self, machine: Machine) -> None:
-        closed = ",".join(map(machine.uuid, sorted(machine.marks["closed on the Node"])))
+    def _write_node(self, machine: Machine) -> None:
+        closed = ",".join(map(machine.uuid, sorted(machine.marks.get("closed on the Node", ()))))
         node = self._cluster.get("Node", machine.name)
         node["metadata"]["annotations"][NODE_CORDON] = closed
+        node["spec"] = {
+            "unschedulable": machine.has("Node cordoned"),
+            "taints": [TAINT] if machine.has("Node tainted") else [],
+        }
+        node["status"]["allocatable"]["cpu"] = "2" if machine.has("Node small") else "8"
         self._cluster.put(node)
 
 
-def _closed(gpunode: Json) -> Json:
+def closed(gpunode: Json) -> Json:
     """The same with every card cordoned."""
     cards = [card["uuid"] for card in gpunode["status"]["cards"]]
     return {**gpunode, "spec": {**gpunode["spec"], "cordonedCards": cards}}

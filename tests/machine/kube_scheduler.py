@@ -106,7 +106,7 @@ class KubeScheduler:
                 self.move_all()
             return
         if pod["spec"].get("schedulerName") != SCHEDULER_NAME:
-            return
+            return  # the cluster's own has it
         self.pods[uid] = pod
         if known is None:
             self.queue[uid] = None

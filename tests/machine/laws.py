@@ -12,8 +12,8 @@ import ledgers
 import oracle
 from cardwise.ledger import Stage
 from cardwise.model import Booking
-from cardwise.names import ALLOCATED
-from cardwise.wire.pods import bound_node
+from cardwise.names import ALLOCATED, GATE
+from machine.gated import gates, is_tight
 from oracle_reading import tenant_of
 
 if TYPE_CHECKING:
@@ -23,9 +23,10 @@ Json = dict[str, Any]
 
 
 def no_card_is_over_its_capacity(model: "Model") -> None:
-    """What bound Pods have in the cluster, by the oracle: no MiB, core or slot of a card twice.
+    """What placed Pods have in the cluster, by the oracle: no MiB, core or slot of a card twice.
 
-    A card counts with the most that it ever offered: a report may shrink below what is used.
+    Pinned ones count as bound ones do, and a card with the most that it ever offered: a report may
+    shrink below what is used.
 
     Red: ``locked`` of ``NodeAccount._make_view`` leaves exclusive Pods out; ``_no_memory`` of
     ``engine.candidates`` is always False.
@@ -33,12 +34,12 @@ def no_card_is_over_its_capacity(model: "Model") -> None:
     if model.looked_at == model.cluster.version:
         return
     model.looked_at = model.cluster.version
-    found = oracle.violations(model.fleet.physical(), model.cluster.alive())
+    found = oracle.violations(model.fleet.physical(), model.cluster.placed())
     assert found == [], found
 
 
 def every_bound_pod_is_booked(model: "Model") -> None:
-    """From the moment of the Binding, whatever the watch shows or hides, its cards are counted.
+    """From the moment of the Binding, or the pin, its cards are counted, whatever the watch shows.
 
     Red: ``Binder._failed`` calls ``_over`` where the outcome is not known; so does
     ``_look_and_send`` where the GET shows the Pod unbound; ``_settle`` where a repeat is refused at
@@ -88,13 +89,28 @@ def nobody_comes_back(model: "Model") -> None:
     assert set(staged(model, Stage.BOOKED)) - bound <= streams.by_kind["Pod"].lost
 
 
+def gated_without_cards_or_open_with_them(model: "Model") -> None:
+    """One write does it all, so that no crash leaves a Pod between the two.
+
+    Red: ``pin_patch`` leaves the gate, or the affinity, out.
+    """
+    for pod in model.cluster.alive():
+        has_cards = ALLOCATED in pod["metadata"]["annotations"]
+        if GATE in gates(pod):
+            assert not has_cards, f"{_name(pod)} is gated, and has cards"
+        elif pod["metadata"]["uid"] in model.gated:
+            assert has_cards, f"{_name(pod)} is let through without cards"
+            assert pod["spec"].get("nodeName") or is_tight(pod), f"{_name(pod)} may go elsewhere"
+
+
 def nothing_died(model: "Model") -> None:
     """No task ended, no event could not be taken, nothing was raised where nobody hears it.
 
     Red: ``Waker._wake`` catches no ``ApiError``.
     """
-    assert model.process.died() == []
-    assert model.complaints.heard == []
+    died = model.process.died()
+    assert not died, f"a task died of {died[0]!r}"
+    assert not model.complaints.heard, "; ".join(model.complaints.heard)
 
 
 def at_every_write(model: "Model") -> None:
@@ -102,6 +118,7 @@ def at_every_write(model: "Model") -> None:
     try:
         no_card_is_over_its_capacity(model)
         every_bound_pod_is_booked(model)
+        gated_without_cards_or_open_with_them(model)
     except AssertionError as broken:
         # Not raised here: whoever wrote would take it for an answer of the API server.
         model.complaints.heard.append(f"at a write: {broken}")
@@ -113,6 +130,7 @@ ALWAYS = (
     the_accounts_add_up,
     answers_are_true,
     nobody_comes_back,
+    gated_without_cards_or_open_with_them,
     nothing_died,
 )
 
@@ -120,11 +138,11 @@ ALWAYS = (
 
 
 def tenants(model: "Model") -> list[Json]:
-    """Every bound Pod with an allocation, as the cluster has it."""
+    """Every bound or pinned Pod with an allocation, as the cluster has it."""
     return [
         pod
-        for pod in model.cluster.alive()
-        if bound_node(pod) and ALLOCATED in pod["metadata"]["annotations"]
+        for pod in model.cluster.placed()
+        if pod["spec"].get("nodeName") and ALLOCATED in pod["metadata"]["annotations"]
     ]
 
 

@@ -11,6 +11,7 @@ import build
 from cardwise.controller.app import Election
 from cardwise.controller.tenure import WRITE_SECONDS
 from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE
+from cardwise.settings import Settings
 from controllers import OWN, World
 from fakes.cluster import Change, FakeCluster
 from machine.streams import Streams
@@ -26,21 +27,25 @@ _DOWN = "the controller does not answer"
 class Process:
     """At most one controller at a time."""
 
-    def __init__(self, cluster: FakeCluster) -> None:
+    def __init__(self, cluster: FakeCluster, settings: Settings) -> None:
         self._cluster = cluster
+        self._settings = settings
         self.world: World | None = None
         """None while there is no process."""
         self.streams: Streams | None = None
         """None until the first list is complete."""
         self._running: set[asyncio.Task[Any]] = set()
         self._calls: set[asyncio.Task[str]] = set()
+        self.own_uid = OWN.uid
         cluster.put(build.pod(OWN.name, namespace=OWN.namespace, uid=OWN.uid, gpus=None, node="n1"))
 
     # Its life -------------------------------------------------------------------------------------
 
     def start(self) -> None:
         election = Election(namespace=SYSTEM_NAMESPACE, name=SCHEDULER_NAME, identity=HOST)
-        self.world = World(cluster=self._cluster, own_pod=OWN, election=election)
+        self.world = World(
+            cluster=self._cluster, own_pod=OWN, election=election, settings=self._settings
+        )
         self._run(self._serve(self.world))
 
     async def _serve(self, world: World) -> None:
@@ -54,13 +59,21 @@ class Process:
         controller.gate.loaded = True
         controller.health.heard()
         controller.waker.begin()
+        if controller.gates is not None:
+            controller.gates.begin()
 
     async def stop(self) -> None:
         """SIGTERM: what has begun is answered."""
         if self.world is not None:
-            self.world.controller.gate.stopping = True
+            controller = self.world.controller
+            controller.gate.stopping = True
             if self._calls:
                 await asyncio.wait(self._calls, timeout=_ANSWER_SECONDS)
+            if controller.gates is not None:
+                await controller.gates.stop(_ANSWER_SECONDS)
+            await controller.binder.stop()
+            if controller.elector is not None:
+                await controller.elector.release()
         await self.kill()
 
     async def kill(self) -> None:
@@ -71,7 +84,10 @@ class Process:
         if self.streams is not None:
             self.streams.close()
             self.streams = None
-        ending = [*self._calls, *self._running]
+        world.controller.gate.stopping = True  # who is cancelled in the midst of a write sends none
+        gates = world.controller.gates
+        pins = gates.pinner._under_way.values() if gates is not None else ()
+        ending = [*self._calls, *self._running, *pins]
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
@@ -82,6 +98,24 @@ class Process:
         # out, no successor can know of (docs/decisions/0007, "What was given up"): it is left out.
         loop.call_later(WRITE_SECONDS, self._cluster.forget_late)
         loop.call_later(_RESTART_SECONDS, self.start)
+
+    def lose_lease(self, seconds: float) -> None:
+        """Another replica has the Lease for so long, and does nothing with it."""
+        held = self._cluster.objects["Lease"][SYSTEM_NAMESPACE, SCHEDULER_NAME]
+        turns = held["spec"]["leaseTransitions"] + 1
+
+        def write(holder: str, duration: float) -> None:
+            lease = self._cluster.get("Lease", SCHEDULER_NAME, SYSTEM_NAMESPACE)
+            lease["spec"] |= {
+                "holderIdentity": holder,
+                "leaseDurationSeconds": int(duration),
+                "leaseTransitions": turns,
+                "renewTime": f"{asyncio.get_running_loop().time():.6f}",
+            }
+            self._cluster.put(lease)
+
+        write("host-b_1", seconds + 12)
+        asyncio.get_running_loop().call_later(seconds, write, "", 1)
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> None:
         self._running.add(asyncio.ensure_future(work))

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 import build
 import oracle
 from cardwise.ledger import HOLD_SECONDS, Stage
+from cardwise.names import Door
 from cardwise.wire.allocation import encode
 from cardwise.wire.pods import bound_node
 from controllers import World, passing
-from machine import laws
+from machine import laws, quiet_gates
+from machine.pins import fresh_book
+from machine.queue_oracle import offered_to
 
 if TYPE_CHECKING:
     from machine.model import Model
@@ -27,7 +30,7 @@ PROBES = 2
 
 async def active(model: "Model") -> None:
     """The controller and kube-scheduler are at work."""
-    await until(model, lambda: model.process.is_active and model.scheduler.is_alive, 60.0)
+    await until(model, lambda: model.is_up, 60.0)
 
 
 async def until(model: "Model", true: Callable[[], bool], seconds: float) -> None:
@@ -46,6 +49,8 @@ async def settle(model: "Model") -> None:
     for stream in model.streams.by_kind.values():
         stream.unblock()
     model.scheduler.come_back()
+    model.stock.come_back()
+    await quiet_gates.settle(model)
     await until(model, lambda: not any(map(_is_ending, model.cluster.objects["Pod"].values())), 62)
     await drain(model)
     if model.cluster.listed <= model.streams.spoilt:
@@ -76,27 +81,31 @@ async def rest(model: "Model", grow: Callable[[], None], *, killed: bool) -> Non
     """
     if killed:
         await model.process.kill()
+        model.pins.forget()
     grow()
     await passing(_REST_SECONDS)
     before = laws.counted(model)
     await passing(_STILL_SECONDS)
     if (
-        model.process.is_active
-        and model.scheduler.is_alive
+        model.is_up
         and model.streams.are_still
         # All that it does not know is what it was not told, and what a list just now told it.
         and model.streams.spoilt < model.cluster.listed < model.loop.time() - _STILL_SECONDS
         and laws.counted(model) == before
     ):
         model.tally.quiet["rests undisturbed"] += 1
-        nobody_sleeps_who_would_fit(model)
+        others = nobody_sleeps_who_would_fit(model)
+        quiet_gates.nobody_waits_who_would_fit(model, others)
 
 
-def nobody_sleeps_who_would_fit(model: "Model") -> None:
+def nobody_sleeps_who_would_fit(model: "Model") -> list[Json]:
     """Of those in kube-scheduler's pool none fits anywhere, with holds counted as bookings.
 
     Also holds of Pods whose end nobody told us: a list never overrules a hold by absence (decision
     6), so their cards come back when the hold expires.
+
+    Returns:
+        All Pods, each placed where it is held.
     """
     held = model.cluster.objects
     under_way = [
@@ -105,7 +114,7 @@ def nobody_sleeps_who_would_fit(model: "Model") -> None:
         if entry.stage in (Stage.HELD, Stage.BINDING) and entry.booking is not None
     ]
     uids = {entry.pod.uid for entry in under_way}
-    others = [it for it in model.cluster.alive() if it["metadata"]["uid"] not in uids]
+    others = [it for it in model.cluster.placed() if it["metadata"]["uid"] not in uids]
     others += [
         build.pod(
             entry.pod.name,
@@ -129,6 +138,7 @@ def nobody_sleeps_who_would_fit(model: "Model") -> None:
         )
         model.tally.quiet["sleepers looked at"] += 1
         assert answer["node"] is None, f"{pod['metadata']} fits on {answer['node']}, and sleeps"
+    return others
 
 
 async def drain(model: "Model") -> None:
@@ -138,7 +148,7 @@ async def drain(model: "Model") -> None:
     still = model.loop.time()
     while model.loop.time() - still < _STILL_SECONDS:
         assert model.loop.time() < deadline, f"they go on for ever: {list(scheduler.queue)}"
-        if scheduler.queue or scheduler.reserved or scheduler.is_binding:
+        if scheduler.queue or scheduler.reserved or scheduler.is_binding or is_pinning(model):
             still = model.loop.time()
         for uid in list(scheduler.queue):
             scheduler.ask(uid)
@@ -148,6 +158,11 @@ async def drain(model: "Model") -> None:
         await passing(0.4)
         laws.no_card_is_over_its_capacity(model)
         laws.every_bound_pod_is_booked(model)
+
+
+def is_pinning(model: "Model") -> bool:
+    """Whether a pin is under way, or a pinned Pod is not bound yet."""
+    return bool(model.pinned() or model.cluster.pinning.total())
 
 
 async def look(model: "Model") -> None:
@@ -160,8 +175,10 @@ async def look(model: "Model") -> None:
         no_booking_without_a_bound_pod,
         every_waiting_pod_that_would_fit_was_asked_for,
         preemption_is_judged_rightly,
+        *quiet_gates.LAWS,
     ):
         law(model)
+    await quiet_gates.the_queue_is_served_in_order(model)
     await freed_room_is_offered_again(model)
     # Red: `Binder._failed` looks into no 409.
     assert await world.mirror.reconcile(model.cluster) == 0, "a list found something to mend"
@@ -194,7 +211,7 @@ def every_waiting_pod_that_would_fit_was_asked_for(model: "Model") -> None:
     ``Scheduler._refused`` tells the waker nothing; ``_decide_and_hold`` passes no quota room.
     """
     assert not model.scheduler.queue
-    waiting = [pod for pod in model.cluster.alive() if not bound_node(pod)]
+    waiting = [pod for pod in model.pods(bound=False) if pod["metadata"]["uid"] not in model.gated]
     assert {pod["metadata"]["uid"] for pod in waiting} == set(model.scheduler.pool)
     for pod in waiting:
         answer = place(model, pod)
@@ -233,7 +250,10 @@ async def freed_room_is_offered_again(model: "Model") -> None:
     """
     for number in range(PROBES):
         ask = model.asks[(model.made + 5 * number) % len(model.asks)]
-        uid = model.put_pod("probe", "default", ask)
+        if Door.EXTENDER in model.doors:
+            uid = model.put_pod("probe", "default", ask)
+        else:
+            uid = model.put_gated("probe", "default", ask, "tolerates the taint")
         [pod] = [it for it in model.cluster.alive() if it["metadata"]["uid"] == uid]
         want = place(model, pod)
         await drain(model)
@@ -249,15 +269,17 @@ async def freed_room_is_offered_again(model: "Model") -> None:
         model.remove(pod)
         await drain(model)
         every_waiting_pod_that_would_fit_was_asked_for(model)
+        quiet_gates.nobody_waits_who_would_fit(model)
 
 
 def place(model: "Model", pod: Json, without: list[str] | None = None) -> dict[str, Any]:
     """What the oracle says."""
     held = model.cluster.objects
-    others = [it for it in model.cluster.alive() if it["metadata"]["uid"] not in (without or ())]
-    return oracle.place(
-        pod, held["GPUNode"].values(), others, held["ResourceQuota"].values(), held["Node"].values()
-    )
+    others = [it for it in model.cluster.placed() if it["metadata"]["uid"] not in (without or ())]
+    offered = list(held["GPUNode"].values())
+    if pod["metadata"]["uid"] in model.gated:
+        offered = offered_to(pod, fresh_book(model), offered)
+    return oracle.place(pod, offered, others, held["ResourceQuota"].values(), held["Node"].values())
 
 
 async def end() -> None:

@@ -6,6 +6,7 @@ used under another name: examples are then drawn afresh, and a failing one is sh
 does it draw numbers that stand in the code: which code is loaded would change the walks.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -26,7 +27,7 @@ class FreshProvider(HypothesisProvider):
 AVAILABLE_PROVIDERS["fresh"] = f"{__name__}.{FreshProvider.__name__}"
 
 
-def walk(number: int, tally: Tally, *, examples: int, steps: int) -> None:
+def walk(number: int, tallies: Mapping[str, Tally], *, examples: int, steps: int) -> None:
     """Take the walks of this seed; the same each time.
 
     Raises:
@@ -34,13 +35,13 @@ def walk(number: int, tally: Tally, *, examples: int, steps: int) -> None:
     """
 
     def begin() -> Model:
-        return Model(tally)
+        return Model(tallies)
 
     run_state_machine_as_test(
         seed(number)(begin),  # type: ignore[arg-type]
         settings=settings(
             max_examples=examples,
-            stateful_step_count=1 + steps,  # the first chooses the watch
+            stateful_step_count=1 + steps,  # the first chooses the door
             backend="fresh",
             database=None,
             deadline=None,

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from machine.runs import walk
-from machine.tally import Tally
+from machine.tally import BOTH, EXTENDER, GATES, Tally
 
 _ROOT = Path(__file__).parents[2]
 _KEPT = _ROOT / ".soak"
@@ -32,29 +32,33 @@ def main() -> int:
     options = parser.parse_args()
     console = Console(highlight=False, soft_wrap=True)
     if options.seed is not None:
-        tally = Tally()
-        return 0 if _walk(options.seed, tally, console) else 1
+        return 0 if _walk(options.seed, _tallies(), console) else 1
     kept = _Kept(_KEPT / f"{_code()}.json")
-    if kept.tally.examples:
-        console.print(f"soak: going on after {kept.tally.steps.total()} steps, at seed {kept.seed}")
-    while kept.tally.steps.total() < options.steps:
-        began, tally = time.monotonic(), Tally()
-        if not _walk(kept.seed, tally, console):
+    if kept.steps:
+        console.print(f"soak: going on after {kept.steps} steps, at seed {kept.seed}")
+    while kept.steps < options.steps:
+        began, before, tallies = time.monotonic(), kept.steps, _tallies()
+        if not _walk(kept.seed, tallies, console):
             return 1
-        kept.add(tally)
-        speed = tally.steps.total() / (time.monotonic() - began)
+        kept.add(tallies)
+        speed = (kept.steps - before) / (time.monotonic() - began)
         console.print(
-            f"soak: {kept.tally.steps.total()} of {options.steps} steps, no violation"
+            f"soak: {kept.steps} of {options.steps} steps, no violation"
             f" (seed {kept.seed - 1}, {speed:.0f} steps/s)"
         )
-    rare = kept.tally.too_rare()
-    console.print("\n".join([*kept.tally.lines(), *rare, "violations: 0"]))
+    lines = [line for tally in kept.tallies.values() for line in tally.lines()]
+    rare = [line for tally in kept.tallies.values() for line in tally.too_rare()]
+    console.print("\n".join([*lines, *rare, "violations: 0"]))
     return 1 if rare else 0
 
 
-def _walk(seed: int, tally: Tally, console: Console) -> bool:
+def _tallies() -> dict[str, Tally]:
+    return {door: Tally(door) for door in (EXTENDER, GATES, BOTH)}
+
+
+def _walk(seed: int, tallies: dict[str, Tally], console: Console) -> bool:
     try:
-        walk(seed, tally, examples=_EXAMPLES, steps=_STEPS)
+        walk(seed, tallies, examples=_EXAMPLES, steps=_STEPS)
     except Exception:  # noqa: BLE001 - whatever it was, it is the result
         console.print(traceback.format_exc(), markup=False)
         console.print(f"soak: a law was broken; again with: make soak SEED={seed}")
@@ -67,17 +71,24 @@ class _Kept:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.seed, self.tally = 1, Tally()
+        self.seed, self.tallies = 1, _tallies()
         if path.exists():
             kept: dict[str, Any] = json.loads(path.read_text())
-            self.seed, self.tally = kept["seed"], Tally.load(kept["tally"])
+            self.seed = kept["seed"]
+            self.tallies = {each["door"]: Tally.load(each) for each in kept["tallies"]}
 
-    def add(self, tally: Tally) -> None:
+    @property
+    def steps(self) -> int:
+        return sum(tally.steps.total() for tally in self.tallies.values())
+
+    def add(self, tallies: dict[str, Tally]) -> None:
         self.seed += 1
-        self.tally.add(tally)
+        for door, tally in tallies.items():
+            self.tallies[door].add(tally)
         self._path.parent.mkdir(exist_ok=True)
         draft = self._path.with_suffix(".draft")
-        draft.write_text(json.dumps({"seed": self.seed, "tally": self.tally.dump()}))
+        tallies = [tally.dump() for tally in self.tallies.values()]
+        draft.write_text(json.dumps({"seed": self.seed, "tallies": tallies}))
         draft.replace(self._path)
 
 

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 import build
 from cardwise.ledger import HOLD_SECONDS, Stage
+from cardwise.names import Door
 from cardwise.wire.pods import bound_node
 from controllers import passing
 from machine import laws, quiet
 from machine.cluster import FAULTS, OUTCOMES
 from machine.fleet import CHANGES, NODES
 from machine.streams import KINDS, Stream
-from machine.tally import RESTARTS
+from machine.tally import ELSEWHERE, KILLED, RESTARTS, SCHEDULER, STOPPED, TOGETHER
 
 if TYPE_CHECKING:
     from machine.model import Model
@@ -118,7 +119,12 @@ def bound_by_another_scheduler(model: "Model", data: st.DataObject) -> None:
 # Users --------------------------------------------------------------------------------------------
 
 
-@step("create", 16, lambda model: len(model.cluster.alive()) < MOST_PODS)
+def has_place(model: "Model", door: Door) -> bool:
+    """Whether one more Pod may come by this door."""
+    return door in model.doors and len(model.cluster.alive()) < MOST_PODS
+
+
+@step("create", 16, lambda model: has_place(model, Door.EXTENDER))
 def create(model: "Model", data: st.DataObject) -> None:
     """Names come again, with other UIDs."""
     ask = data.draw(st.sampled_from(model.asks), label="asks for")
@@ -182,21 +188,26 @@ def change_gpunode(model: "Model", data: st.DataObject) -> None:
 # Processes, and time ------------------------------------------------------------------------------
 
 
-@step("restart", 2, lambda model: model.process.is_active and model.scheduler.is_alive)
+@step("restart", 2, lambda model: model.is_up)
 async def restart(model: "Model", data: st.DataObject) -> None:
-    what = data.draw(st.sampled_from(RESTARTS), label="what")
+    what = data.draw(st.sampled_from(RESTARTS[model.tally.door]), label="what")
     model.tally.restarts[what] += 1
-    if what in ("controller killed", "both") and model.scheduler.reserved:
+    if what in (KILLED, TOGETHER) and model.scheduler.reserved:
         # In the midst of a Binding, which is carried out when its successor is there already.
         uid = next(iter(model.scheduler.reserved))
         model.cluster.expect(uid, "no answer, carried out at the deadline")
         model.scheduler.bind(uid)
         await passing(data.draw(st.sampled_from([0.01, 1.0]), label="killed after"))
-    if what == "controller stopped":
+    if what == STOPPED:
         await model.process.stop()
-    elif what != "kube-scheduler":
+    elif what in (KILLED, TOGETHER):
         await model.process.kill()
-    if what in ("kube-scheduler", "both"):
+    elif what == ELSEWHERE:
+        model.process.lose_lease(data.draw(st.sampled_from([1.0, 8.0, 20.0]), label="for"))
+        model.pins.broken_off()
+    if what in (STOPPED, KILLED, TOGETHER):
+        model.pins.forget()
+    if what in (SCHEDULER, TOGETHER):
         model.scheduler.kill(released=data.draw(st.booleans(), label="Lease is released"))
     await passing(data.draw(st.sampled_from([0.0, 3.0, 12.0, 25.0, 25.0]), label="seconds"))
 
@@ -214,11 +225,15 @@ async def wait(_model: "Model", data: st.DataObject) -> None:
     await passing(data.draw(st.sampled_from(moments), label="seconds"))
 
 
+def someone_waits(model: "Model") -> bool:
+    return bool(model.scheduler.pods or model.behind_gates())
+
+
 def _nothing() -> None:
     """No room grows."""
 
 
-@step("rest", 7, lambda model: model.scheduler.pods and model.process.is_active)
+@step("rest", 7, lambda model: model.process.is_active and someone_waits(model))
 async def rest(model: "Model", data: st.DataObject) -> None:
     """Everybody was asked for; room grows where kube-scheduler does not see it; nothing else is."""
     remove, change = model.cluster.remove, model.fleet.change

@@ -5,22 +5,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-ACTIONS = (
-    "create",
-    "filter",
-    "preempt",
-    "bind",
-    "another plugin refuses",
-    "another plugin allows",
+EXTENDER, GATES, BOTH = "extender", "gates", "both"
+"""The doors of a walk."""
+_EVERYWHERE = (
     "delete",
     "force delete",
     "finish",
-    "bound by another scheduler",
     "restart",
     "re-list",
     "GPUNode change",
     "quota change",
-    "hold expiry",
     "events lost",
     "events delayed",
     "event repeated",
@@ -29,29 +23,62 @@ ACTIONS = (
     "time passes",
     "rest",
 )
+_BY_EXTENDER = (
+    "create",
+    "filter",
+    "preempt",
+    "bind",
+    "another plugin refuses",
+    "another plugin allows",
+    "bound by another scheduler",
+    "hold expiry",
+)
+_BY_GATES = (
+    "create gated",
+    "gang",
+    "other gate goes",
+    "Pod changed",
+    "fate of a pin",
+    "refused after the pin",
+    "Pod without cards",
+    "Node change",
+)
+ACTIONS = {
+    EXTENDER: (*_EVERYWHERE, *_BY_EXTENDER),
+    GATES: (*_EVERYWHERE, *_BY_GATES),
+    BOTH: (*_EVERYWHERE, *_BY_EXTENDER, *_BY_GATES),
+}
 FILTERS = ("fitted", "refused", "error")
-BINDS = (
-    "success",
-    "409",
-    "404",
+_UNKNOWN = (
     "500",
     "no answer, not carried out",
     "no answer, carried out before",
     "no answer, carried out later",
 )
-RESTARTS = ("controller stopped", "controller killed", "kube-scheduler", "both")
+BINDS = ("success", "409", "404", *_UNKNOWN)
+PINS = ("success", "409", "404", "403", "422", "429", "500, carried out", *_UNKNOWN)
+STOPPED, KILLED = "controller stopped", "controller killed"
+SCHEDULER, TOGETHER, ELSEWHERE = "kube-scheduler", "both", "the Lease goes elsewhere"
+RESTARTS = {
+    EXTENDER: (STOPPED, KILLED, SCHEDULER, TOGETHER),
+    GATES: (STOPPED, KILLED, ELSEWHERE),
+    BOTH: (STOPPED, KILLED, SCHEDULER, TOGETHER),
+}
 
 
 @dataclass
 class Tally:
-    """Counts of one run; sums of several can be made."""
+    """Counts of the walks of one door; sums of several can be made."""
 
+    door: str
     examples: int = 0
     steps: Counter[str] = field(default_factory=Counter)
     filters: Counter[str] = field(default_factory=Counter)
     binds: Counter[str] = field(default_factory=Counter)
     repeats: Counter[str] = field(default_factory=Counter)
     """Bindings sent again because nobody knew what became of the first."""
+    pins: Counter[str] = field(default_factory=Counter)
+    pin_repeats: Counter[str] = field(default_factory=Counter)
     restarts: Counter[str] = field(default_factory=Counter)
     quiet: Counter[str] = field(default_factory=Counter)
     """What was found, and checked, when all was quiet."""
@@ -63,38 +90,48 @@ class Tally:
 
     def dump(self) -> dict[str, Any]:
         return {
+            "door": self.door,
             "examples": self.examples,
             **{name: dict(getattr(self, name)) for name in _COUNTERS},
         }
 
     @staticmethod
     def load(kept: dict[str, Any]) -> "Tally":
-        return Tally(kept["examples"], *(Counter(kept[name]) for name in _COUNTERS))
+        return Tally(kept["door"], kept["examples"], *(Counter(kept[name]) for name in _COUNTERS))
 
     def too_rare(self) -> list[str]:
         """What happened too seldom for the run to prove anything about it."""
-        return [
-            *_rare("steps", self.steps, ACTIONS, 0.01),
-            *_rare("Bindings", self.binds, BINDS, 0.01),
-            *_rare("filters", self.filters, ("fitted", "refused"), 0.20),
-            *_rare("filters", self.filters, ("error",), 0.01),
-            *_rare("restarts", self.restarts, RESTARTS, 0.01),
+        rare = [
+            *_rare("steps", self.steps, ACTIONS[self.door], 0.01),
+            *_rare("restarts", self.restarts, RESTARTS[self.door], 0.01),
         ]
+        if self.door != GATES:
+            rare += [
+                *_rare("Bindings", self.binds, BINDS, 0.01),
+                *_rare("filters", self.filters, ("fitted", "refused"), 0.20),
+                *_rare("filters", self.filters, ("error",), 0.01),
+            ]
+        if self.door != EXTENDER:
+            rare += _rare("pins", self.pins, PINS, 0.01)
+        return [f"{self.door}: {line}" for line in rare]
 
     def lines(self) -> list[str]:
         """A table, for people."""
         return [
-            f"{self.steps.total()} steps in {self.examples} runs of the whole controller",
+            f"{self.steps.total()} steps in {self.examples} runs of the whole controller,"
+            f" door {self.door}",
             *_table("steps", self.steps),
             *_table("filters", self.filters),
             *_table("Bindings", self.binds),
             *_table("repeats", self.repeats),
+            *_table("pins", self.pins),
+            *_table("repeats", self.pin_repeats),
             *_table("restarts", self.restarts),
             *_table("when quiet", self.quiet, shares=False),
         ]
 
 
-_COUNTERS = ("steps", "filters", "binds", "repeats", "restarts", "quiet")
+_COUNTERS = ("steps", "filters", "binds", "repeats", "pins", "pin_repeats", "restarts", "quiet")
 
 
 def _rare(of: str, counts: Counter[str], wanted: Iterable[str], share: float) -> list[str]:
