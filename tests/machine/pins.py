@@ -36,6 +36,8 @@ class Pins:
         """By UID and version: when the first was sent, and whether the watch was up to date."""
         self._unknown: dict[tuple[str, str], tuple[float, Json]] = {}
         """Likewise: pins that may land yet."""
+        self.gang_sent = -1.0
+        """When a pin of a gang was sent last."""
 
     def forget(self) -> None:
         """The controller was killed: its successor knows of no pin that may land yet."""
@@ -67,6 +69,8 @@ class Pins:
     def sent(self, patch: Json) -> None:
         """Look at a pin that is about to be sent."""
         now, which = self._model.loop.time(), _which(patch)
+        if which[0] in self._model.gang_of:
+            self.gang_sent = now
         self._sent.setdefault(which, (now, self._is_up_to_date(now)))
         if _is_pin(patch):
             self._check(self._repeats_word_for_word(which, patch, now))

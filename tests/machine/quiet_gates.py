@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 _PUT_OFF_SECONDS = 62.0
 """How long the controller may leave a Pod alone whose pin was refused."""
+_GANG_SECONDS = 6.0
 _RIVALS = (0, 10, 10, 5)
 """Priorities of Pods that want the same room."""
 
@@ -43,6 +44,8 @@ def nobody_waits_who_would_fit(model: "Model", others: Iterable[Json] | None = N
         model: the walk.
         others: every Pod, placed where it is or will be; None: as in the cluster.
     """
+    if model.loop.time() - model.pins.gang_sent < _GANG_SECONDS:
+        return  # others are kept back while a gang is being pinned
     late = model.loop.time() - _PUT_OFF_SECONDS
     put_off = {uid for uid, when in model.cluster.put_off.items() if when > late}
     gangs = {model.gang_of[uid] for uid in put_off if uid in model.gang_of}
@@ -89,7 +92,9 @@ def nothing_is_left_running(model: "Model") -> None:
         assert parts.pinner._under_way == {}
         assert parts.pinner._later == {}
         assert parts.door._gang_pins == {}
-        assert set(parts.door._queue.uids()) == {it["metadata"]["uid"] for it in model.waiting()}
+        waiting = {it["metadata"]["uid"] for it in model.waiting()}
+        differing = waiting.symmetric_difference(parts.door._queue.uids())
+        assert not differing, f"{differing} wait in the cluster or in the queue, not in both"
     assert world.controller.binder._settling == set()
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     names = Counter(str(getattr(task.get_coro(), "__name__", "")) for task in tasks)

@@ -57,6 +57,8 @@ _UNKNOWN = (
 )
 BINDS = ("success", "409", "404", *_UNKNOWN)
 PINS = ("success", "409", "404", "403", "422", "429", "500, carried out", *_UNKNOWN)
+_SHARE = 0.004
+"""Of all steps, say, that a kind of step makes up at least; of some thousand, a few dozen."""
 STOPPED, KILLED = "controller stopped", "controller killed"
 SCHEDULER, TOGETHER, ELSEWHERE = "kube-scheduler", "both", "the Lease goes elsewhere"
 RESTARTS = {
@@ -102,17 +104,17 @@ class Tally:
     def too_rare(self) -> list[str]:
         """What happened too seldom for the run to prove anything about it."""
         rare = [
-            *_rare("steps", self.steps, ACTIONS[self.door], 0.01),
-            *_rare("restarts", self.restarts, RESTARTS[self.door], 0.01),
+            *_rare("steps", self.steps, ACTIONS[self.door], _SHARE),
+            *_rare("restarts", self.restarts, RESTARTS[self.door], _SHARE),
         ]
         if self.door != GATES:
             rare += [
-                *_rare("Bindings", self.binds, BINDS, 0.01),
+                *_rare("Bindings", self.binds, BINDS, _SHARE),
                 *_rare("filters", self.filters, ("fitted", "refused"), 0.20),
-                *_rare("filters", self.filters, ("error",), 0.01),
+                *_rare("filters", self.filters, ("error",), _SHARE),
             ]
         if self.door != EXTENDER:
-            rare += _rare("pins", self.pins, PINS, 0.01)
+            rare += _rare("pins", self.pins, PINS, _SHARE)
         return [f"{self.door}: {line}" for line in rare]
 
     def lines(self) -> list[str]:
@@ -137,7 +139,7 @@ _COUNTERS = ("steps", "filters", "binds", "repeats", "pins", "pin_repeats", "res
 def _rare(of: str, counts: Counter[str], wanted: Iterable[str], share: float) -> list[str]:
     total = counts.total()
     return [
-        f"{kind}: {counts[kind]} of {total} {of}, less than {share:.0%}"
+        f"{kind}: {counts[kind]} of {total} {of}, less than {share:.1%}"
         for kind in wanted
         if counts[kind] < share * max(total, 1)
     ]

@@ -14,7 +14,7 @@ from cardwise.names import GATE, Door, EventReason, NodeReason, Reason
 from cardwise.settings import Gates, Scheduling, Settings
 from cardwise.wire import pods
 from controllers import World, passing
-from fakes.cluster import refused, unanswered
+from fakes.cluster import Fault, refused, unanswered
 
 Json = dict[str, Any]
 SETTINGS = Settings(scheduling=Scheduling(door=Door.GATES))
@@ -365,6 +365,21 @@ async def test_a_pod_that_is_deleted_while_it_is_pinned_takes_no_room() -> None:
         world.cluster.put(other)
         await passing(1)
         assert (where(world, pod), where(world, other)) == (None, "n1")
+
+
+async def test_a_pod_that_is_gone_and_could_not_be_read_is_no_member_of_its_gang() -> None:
+    first, second = gang(2, 2)
+    async with door(*node()) as world:
+        late = Fault(403, "no", after=0.5)
+        world.cluster.fail("patch_pod", late, late)
+        world.cluster.fail("pod", refused(500), refused(500))
+        world.cluster.put(first)
+        world.cluster.put(second)
+        await passing(0.1)
+        world.cluster.remove("Pod", "g0", "default")
+        await passing(10)
+        assert world.cluster.called("patch_pod") == 2
+        assert where(world, second) is None
 
 
 async def test_a_pod_without_cards_that_was_changed_meanwhile_is_let_through() -> None:

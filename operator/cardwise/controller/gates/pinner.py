@@ -89,6 +89,8 @@ class Pinner:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._later: dict[str, _Later] = {}
         self._tries: dict[str, int] = {}
+        self._over: set[str] = set()
+        """UIDs whose pin is under way, and that were seen placed or gone meanwhile."""
 
     @property
     def is_full(self) -> bool:
@@ -110,7 +112,9 @@ class Pinner:
         return False
 
     def forget(self, uid: str) -> None:
-        """The Pod ended: it is not tried again."""
+        """The Pod is placed, or ended: it is not tried again."""
+        if uid in self._under_way:
+            self._over.add(uid)
         self._tries.pop(uid, None)
         if (later := self._later.pop(uid, None)) is not None:
             later.timer.cancel()
@@ -150,6 +154,7 @@ class Pinner:
             del self._under_way[uid]
         # A Pod that was read again may be on its way anew before this task has quite ended.
         if uid not in self._under_way:
+            self._over.discard(uid)
             self._ended(uid)
 
     async def _run(self, waiting: Waiting, booking: Booking, term: int) -> None:
@@ -186,17 +191,20 @@ class Pinner:
             found = await self._cluster.pod(pod.namespace, pod.name)
         except ApiError as error:
             _log.info("Pod %s can't be read again yet: %s", pod, error)
-        else:
-            if found is None or pods.pod_ref(found).uid != pod.uid or pods.is_finished(found):
-                self._unplaced(pod.uid)
-                return
-            if pods.resource_version(found) != version:
-                self._under_way.pop(pod.uid, None)
-                self._unplaced(pod.uid)
-                self._changed(found)
-                return
+
+            def read() -> None:
+                self._start(pod.uid, self._read_again(pod, version, again))
+
+            self._try_later(pod.uid, version, read)
+            return
         self._unplaced(pod.uid)
-        self._try_later(pod.uid, version, again)
+        if found is None or pods.pod_ref(found).uid != pod.uid or pods.is_finished(found):
+            return
+        if pods.resource_version(found) != version:
+            self._under_way.pop(pod.uid, None)
+            self._changed(found)
+        elif pod.uid not in self._over:
+            self._try_later(pod.uid, version, again)
 
     def _try_later(self, uid: str, version: str, again: Callable[[], None]) -> None:
         tries = self._tries[uid] = self._tries.get(uid, 0) + 1
