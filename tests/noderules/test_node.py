@@ -270,10 +270,15 @@ HUGE = "hugepages-2Mi"
         pytest.param({HUGE: "4Mi"}, {HUGE: "2Mi"}, {HUGE: "4Mi"}, ...),
         pytest.param({HUGE: "4Mi"}, {}, {HUGE: "4Mi"}, None),
         pytest.param({"nvidia.com/gpu": "8"}, {}, {"nvidia.com/gpumem": "1k"}, ...),
+        pytest.param(
+            {"nvidia.com/gpumem": "1k"}, {"nvidia.com/gpumem": "1k"}, {"nvidia.com/gpumem": "1k"},
+            None,
+        ),
     ],
     ids=[
         "the last piece", "a piece too many", "not there", "too few huge pages",
         "all huge pages", "ours, where the node does not advertise it",
+        "ours, where others have it all: that is told card by card",
     ],
 )  # fmt: skip
 def test_other_resources(room, taken, asked, want) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from cardwise.names import NodeReason
+from cardwise.names import RESOURCES, NodeReason
 from cardwise.noderules.amounts import CPU, MEMORY, PODS, STORAGE, allocatable_of
 from cardwise.noderules.needs import ANY_ADDRESS, Load, Port, Repulsion, Rules, Taint, Toleration
 from cardwise.noderules.selectors import pairs
@@ -120,7 +120,9 @@ class Occupancy:
         if asked.storage and self._storage + asked.storage > room.get(STORAGE, untold):
             return NodeReason.STORAGE
         for name, amount in asked.others:
-            if name not in ignored and self._others.get(name, 0) + amount > room.get(name, untold):
+            # Who has what of the cards is told card by card, and never by less than this sum.
+            taken = 0 if name in RESOURCES else self._others.get(name, 0)
+            if name not in ignored and taken + amount > room.get(name, untold):
                 return NodeReason.RESOURCE
         return None
 
