@@ -36,9 +36,8 @@ async def settle(model: "Model") -> None:
 def nobody_waits_who_would_fit(model: "Model", others: Iterable[Json] | None = None) -> None:
     """Of those behind our gate alone none fits, nor does any gang.
 
-    Red: ``NodeBook.release`` sets no ``grew``; ``GatesDoor.placed`` and ``gone`` do not ``look``;
-    ``Gates.begin`` does nothing; ``Gates.grew`` does nothing; ``waits`` returns where a pin is
-    under way and ``_read_again`` does not show the Pod.
+    Red: ``Gates.grew`` does nothing; ``_read_again`` does not show the Pod; ``Tracker._end``
+    releases nobody.
 
     Args:
         model: the walk.
@@ -65,8 +64,8 @@ def nobody_waits_who_would_fit(model: "Model", others: Iterable[Json] | None = N
 def node_rules_know_the_cluster(model: "Model") -> None:
     """The controller's book of nodes is one made anew from the cluster.
 
-    Red: ``Tracker._end`` releases nobody; ``GatesDoor.returned`` does not ``release``; ``waits``
-    does not where the Pod is not ours any more; ``Tracker.listed`` ends nobody.
+    Red: ``GatesDoor.unplaced`` does not ``release``; ``Tracker.listed`` ends nobody;
+    ``Tracker.see_pod`` takes no Pods without cards.
     """
     parts = _world(model).controller.gates
     if parts is None:
@@ -84,7 +83,7 @@ def _account(taken: Any, model: "Model") -> Any:
 def nothing_is_left_running(model: "Model") -> None:
     """No task, no timer of a Pod, no pin.
 
-    Red: ``Pinner._done`` does not ``pop``; ``GatesDoor.pin_ended`` does not.
+    Red: ``GatesDoor.pin_ended`` does not ``pop``.
     """
     world = _world(model)
     parts = world.controller.gates
@@ -106,8 +105,7 @@ def gangs_are_placed_all_or_none(model: "Model") -> None:
     """A gang that waits has no Pod placed, or enough of them, unless something came between.
 
     That is a pin that did not go well at once, or the end of one of its Pods, or of the process.
-
-    Red: ``_place_gang`` pins who is held where the next is refused.
+    What breaks it is seen sooner by ``Pins``, when the gang begins.
     """
     for gang in set(model.gang_of.values()) - model.disturbed_gangs:
         members = [pod for pod in model.cluster.placed() if gang_key(pod) == gang]
@@ -138,8 +136,8 @@ async def the_queue_is_served_in_order(model: "Model") -> None:
     All nodes are closed; rivals come, the last first, and a tenant goes; then all are opened in
     one moment.
 
-    Red: ``Group.rank`` leaves the priority, or who has begun, out; ``Queue.reopen`` keeps the
-    heap as it was; ``_order`` begins with the name.
+    Red: ``_order`` leaves the priority out, or begins with the name; ``NodeBook.apply_node`` sets
+    no ``grew``.
     """
     if Door.EXTENDER in model.doors or not model.gated:
         return
