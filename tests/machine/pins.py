@@ -110,8 +110,8 @@ class Pins:
         What comes between those pins and their landing (a conflict, a refusal, a crash) may leave
         some of them out: then the gang has begun, and the rest comes first, one by one.
 
-        Red: ``_place_gang`` is never called, so its Pods go one by one; it pins who is held where
-        the next is refused.
+        Red: ``GatesDoor._place_gang`` is never called, so its Pods go one by one;
+        ``Holder.hold_gang`` returns who is held where the next is refused.
         """
         gang = self._model.gang_of.get(uid)
         if gang is None or self._model.process.world is None:
@@ -131,7 +131,7 @@ class Pins:
     def _node_takes_it(self, before: Json, node: str) -> str:
         """No pin to a node that refuses the Pod by kube-scheduler's rules, as far as was told.
 
-        Red: ``Surroundings.candidates`` offers all names; ``_hold`` does not ``_book.take``.
+        Red: ``Surroundings.decision`` drops nobody; ``Holder.hold`` does not ``_book.take``.
         """
         model, metadata = self._model, before["metadata"]
         sent, was_up_to_date = self._sent[metadata["uid"], metadata["resourceVersion"]]

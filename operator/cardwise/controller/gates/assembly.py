@@ -10,6 +10,8 @@ from cardwise.controller.clock import Clock
 from cardwise.controller.decider import Decider
 from cardwise.controller.gate import Gate
 from cardwise.controller.gates.door import GatesDoor
+from cardwise.controller.gates.gangs import Gangs
+from cardwise.controller.gates.holder import Holder
 from cardwise.controller.gates.pinner import Pinner
 from cardwise.controller.gates.podgroups import PodGroups
 from cardwise.controller.gates.refused import Refusals
@@ -46,17 +48,28 @@ class Gates:
         changed: Callable[[], None],
     ) -> None:
         """Put it together, as a follower of the mirror."""
-        book, volumes = NodeBook(), Volumes()
+        book, volumes, gangs = NodeBook(), Volumes(), Gangs()
+        surroundings = Surroundings(ledger, book, volumes, decider.memo)
+        holder = Holder(
+            ledger=ledger,
+            book=book,
+            surroundings=surroundings,
+            decider=decider,
+            gangs=gangs,
+            teller=teller,
+            clock=clock,
+            metrics=metrics,
+        )
         self.door = door = GatesDoor(
             ledger=ledger,
             book=book,
-            surroundings=Surroundings(ledger, book, volumes, decider.memo),
-            decider=decider,
+            surroundings=surroundings,
+            holder=holder,
+            gangs=gangs,
             teller=teller,
             gate=gate,
             settings=settings,
             clock=clock,
-            metrics=metrics,
         )
 
         def pin_ended(uid: str) -> None:
@@ -77,7 +90,7 @@ class Gates:
             ended=pin_ended,
         )
         self._groups = PodGroups(cluster, said=door.size_said, waits=door.has_waiting)
-        door.ask_size = self._groups.ask
+        holder.ask_size = self._groups.ask
         self._refusals = Refusals(
             cluster=cluster,
             recorder=recorder,

@@ -5,28 +5,23 @@ which another answer is possible, and each of them is told here in the same step
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from cardwise.controller.clock import Clock
-from cardwise.controller.decider import Decider
 from cardwise.controller.gate import Gate
 from cardwise.controller.gates.gangs import Gang, Gangs, Key, gang_of
+from cardwise.controller.gates.holder import Holder, Refusal
 from cardwise.controller.gates.pinner import Pinner
 from cardwise.controller.gates.queue import Group, Queue, Rank
 from cardwise.controller.gates.surroundings import Surroundings, gang_kind
 from cardwise.controller.gates.waiting import Waiting, is_ours, read
-from cardwise.controller.metrics import Metrics
 from cardwise.controller.teller import Teller
 from cardwise.ledger import Ledger, Stage
 from cardwise.model import Booking, PodRef
-from cardwise.names import GANG_SIZE, EventReason, Reason, WaitReason
+from cardwise.names import Reason
 from cardwise.noderules import NodeBook
 from cardwise.settings import Settings
 from cardwise.wire import pods
-from cardwise.wire.account import reason_of
-from cardwise.wire.phrases import fitted
 
 _CLOSED_SECONDS = 0.5
 """Between two looks at the gate while this replica may not act."""
@@ -36,18 +31,7 @@ _GANG_SECONDS = 5.0
 """How long nobody else is decided while a gang's pins are under way: the room of one that has to be
 read again must not go to another."""
 
-_DECIDED = (Stage.BINDING, Stage.BOOKED)
-
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """Why a Pod has to wait."""
-
-    reason: WaitReason
-    message: Callable[[], str]
-    """Says it in full, as of now: over thousands of nodes that is the dearest part of a refusal."""
 
 
 class GatesDoor:
@@ -59,24 +43,23 @@ class GatesDoor:
         ledger: Ledger,
         book: NodeBook,
         surroundings: Surroundings,
-        decider: Decider,
+        holder: Holder,
+        gangs: Gangs,
         teller: Teller,
         gate: Gate,
         settings: Settings,
         clock: Clock,
-        metrics: Metrics,
     ) -> None:
-        self._metrics = metrics
         self._ledger = ledger
         self._book = book
         self._surroundings = surroundings
-        self._decider = decider
+        self._holder = holder
+        self._gangs = gangs
         self._teller = teller
         self._gate = gate
         self._settings = settings
         self._clock = clock
         self._queue = Queue()
-        self._gangs = Gangs()
         self._due = asyncio.Event()
         self._told: dict[str, float] = {}
         """By UID: monotonic seconds when its Pod was last told why it waits."""
@@ -89,8 +72,6 @@ class GatesDoor:
         self._timer: asyncio.TimerHandle | None = None
         self.pinner: Pinner
         """Set by whoever puts the two together."""
-        self.ask_size: Callable[[Key], None] = lambda _: None
-        """Called where nobody said how many Pods a gang has."""
 
     # What is seen ---------------------------------------------------------------------------------
 
@@ -248,8 +229,8 @@ class GatesDoor:
             return True
         if first.gang is not None and not group.begun:
             return self._place_gang(group, first.gang)
-        booking = self._hold(first)
-        if isinstance(booking, _Refusal):
+        booking = self._holder.hold(first)
+        if isinstance(booking, Refusal):
             self._close(group, booking)
             return False
         self._pin(first, booking)
@@ -257,59 +238,12 @@ class GatesDoor:
 
     def _place_gang(self, group: Group, gang: Gang) -> bool:
         """Decide for a gang that has not begun: all its Pods, or none."""
-        members = list(group)
-        size = self._gangs.size(members, gang)
-        if size is None:
-            self.ask_size(gang.key)
-            told = _SIZE_UNKNOWN.format(gang)
-        elif len(members) < size:
-            told = _INCOMPLETE.format(gang, len(members), size)
-        if size is None or len(members) < size:
-            self._close(group, _Refusal(EventReason.GANG_INCOMPLETE, lambda: told))
-            return False
-        grew = self._ledger.grew, self._book.grew
-        held: list[tuple[Waiting, Booking]] = []
-        for waiting in members[:size]:
-            booking = self._hold(waiting)
-            if isinstance(booking, _Refusal):
-                self._close(group, _of_gang(gang, len(held), size, booking))
-                self._let_go(held)
-                self._ledger.grew, self._book.grew = grew  # nothing was given back
-                return False
-            held.append((waiting, booking))
+        held = self._holder.hold_gang(gang, list(group), lambda why: self._close(group, why))
         until = self._clock.monotonic() + _GANG_SECONDS
         for waiting, booking in held:
             self._gang_pins[waiting.pod.uid] = until
             self._pin(waiting, booking)
-        return True
-
-    def _let_go(self, held: list[tuple[Waiting, Booking]]) -> None:
-        for waiting, _ in held:
-            self._ledger.drop_hold(waiting.pod.uid, self._clock.monotonic())
-            self._book.release(waiting.pod.uid)
-
-    def _hold(self, waiting: Waiting) -> Booking | _Refusal:
-        """Decide, and hold cards and room for a Pod; or say why not."""
-        obstacle = self._surroundings.obstacle(waiting)
-        if obstacle.unchecked:
-            told = _NEEDS_EXTENDER.format(obstacle.unchecked)
-            return _Refusal(EventReason.NEEDS_EXTENDER_DOOR, lambda: told)
-        if obstacle.waits_for:
-            told = f"It waits for {obstacle.waits_for}."
-            return _Refusal(EventReason.VOLUME_NOT_READY, lambda: told)
-        with self._metrics.timed("gate") as timer:
-            decision = self._decider.hold_chosen(
-                waiting.request, lambda: self._surroundings.decision(waiting)
-            )
-            timer.result = "ok"
-        self._teller.unknown_policies(waiting.request)
-        if decision.node is None or decision.booking is None:
-            others = self._surroundings.others(waiting)
-            reason = reason_of(decision, others)
-            return _Refusal(reason, lambda: self._teller.account(decision, reason, others))
-        self._book.take(waiting.pod.uid, decision.node, waiting.needs)
-        self._teller.chosen(decision, self._ledger.view(decision.node))
-        return decision.booking
+        return bool(held)
 
     def _pin(self, waiting: Waiting, booking: Booking) -> None:
         uid = waiting.pod.uid
@@ -332,7 +266,7 @@ class GatesDoor:
                     self._put(waiting)
         self._due.set()
 
-    def _close(self, group: Group, refusal: _Refusal) -> None:
+    def _close(self, group: Group, refusal: Refusal) -> None:
         """A group has to wait. All are told where the reason is new, else the first again."""
         news = group.reason is not refusal.reason
         group.closed, group.reason = True, refusal.reason
@@ -372,20 +306,3 @@ class GatesDoor:
             self._gangs.forget_size(waiting.gang.key)
         if self._barrier is not None:
             self.grew()  # it may have been the one that kept others back
-
-
-_INCOMPLETE = "Gang {}: {} of its {} Pods are here; none is placed before all are."
-_SIZE_UNKNOWN = (
-    "Gang {}: nobody says how many Pods it has. Write "
-    f'{GANG_SIZE}: "8", say, on each of its Pods, or make the PodGroup of its name.'
-)
-_NEEDS_EXTENDER = (
-    "{} is judged by kube-scheduler alone, so this Pod can't be decided before it is queued. "
-    "Leave the field out, or have the extender door installed, too, and make the Pod anew."
-)
-
-
-def _of_gang(gang: Gang, fit: int, size: int, refusal: _Refusal) -> _Refusal:
-    """The refusal of a gang: that of its first Pod that does not fit."""
-    told = f"Gang {gang}: {fit} of {size} Pods would fit. "
-    return _Refusal(refusal.reason, lambda: fitted(told + refusal.message()))
