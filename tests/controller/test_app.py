@@ -14,9 +14,10 @@ import aiohttp
 import pytest
 
 import build
-from cardwise.controller import app, handlers, watch
-from cardwise.controller.app import Addresses, Controller, Election, serve
+from cardwise.controller import handlers, serving, watch
+from cardwise.controller.app import Controller, Election
 from cardwise.controller.mirror import Mirror
+from cardwise.controller.serving import Addresses, serve
 from cardwise.controller.watch import Watchman
 from cardwise.kube import connect
 from cardwise.settings import Settings
@@ -330,7 +331,7 @@ async def test_an_idle_connection_does_not_delay_the_stop(process: Process, tmp_
 async def test_a_binding_without_an_outcome_does_not_outlive_the_stop(
     process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "_FINISH_SECONDS", 0.3)
+    monkeypatch.setattr(serving, "_FINISH_SECONDS", 0.3)
     await process.start(tmp_path)
     await process.filter("n1")
     process.cluster.fail("bind", unanswered(), *[refused(500)] * 100)
@@ -447,4 +448,4 @@ def test_which_pod_is_its_own(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
 
-    assert app._own_pod() == want
+    assert serving._own_pod() == want

@@ -139,7 +139,7 @@ def given(stage: Stage, *, since: datetime | None = None) -> list[str]:
     ]
 
 
-# Red with shutdown_timeout=0.1 in app._listen.
+# Red with shutdown_timeout=0.1 in serving._listen.
 @pytest.mark.both_doors
 @pytest.mark.parametrize(
     "fault",
@@ -167,7 +167,7 @@ def test_what_has_begun_is_brought_to_its_end(
     assert given(stage) == ["p"]
 
 
-# Red with runner.shutdown() for runner.cleanup() in app.serve.
+# Red with runner.shutdown() for runner.cleanup() in serving.serve.
 def test_who_asks_afterwards_is_refused(
     stage: Stage, proxy: FaultProxy, beside: ThreadPoolExecutor
 ) -> None:

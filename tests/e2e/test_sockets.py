@@ -58,7 +58,7 @@ def arguments(process: Process) -> dict[str, str]:
     return dict(word.removeprefix("--").split("=", 1) for word in words if "=" in word)
 
 
-# Red with TCPSite(runner, "0.0.0.0", port) in app._listen; so is the last test of this file.
+# Red with TCPSite(runner, "0.0.0.0", port) in serving._listen; so is the last test of this file.
 def test_a_controller_at_work_listens_on_two_sockets(stage: Stage) -> None:
     stage.node("node-a", 1)
     stage.pod("p", gpumem=1000)

@@ -1,6 +1,6 @@
 """The controller's process over a fake cluster: it starts, answers, is stopped, or is killed.
 
-It starts and ends as ``app.serve`` does it, without the servers.
+It starts and ends as ``serving.serve`` does it, without the servers.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from machine.streams import Streams
 Json = dict[str, Any]
 HOST = "host-a"
 _ANSWER_SECONDS = 12.0
-"""How long ``app.serve`` lets answers that have begun take."""
+"""How long ``serving.serve`` lets answers that have begun take."""
 _RESTART_SECONDS = 1.0
 _DOWN = "the controller does not answer"
 
