@@ -23,9 +23,6 @@ from cardwise.wire.fields import annotations_of, at, text
 
 _log = logging.getLogger(__name__)
 
-_MOST_DIGITS = 20
-"""Of a resourceVersion, which is a 64-bit number."""
-
 Json = dict[str, Any]
 _Key = tuple[str, str, str]
 """Kind, namespace, and name."""
@@ -146,7 +143,7 @@ class Mirror:
     def _note(self, kind: str, document: Json) -> None:
         """Remember what an event showed while a list is under way: the list may be older."""
         if self._listing.locked():
-            self._shown[_key(kind, document)] = _version(document)
+            self._shown[_key(kind, document)] = pods.version_number(document)
 
     # Lists ----------------------------------------------------------------------------------------
 
@@ -209,7 +206,7 @@ class Mirror:
             for document in page:
                 key = _key(kind, document)
                 known.discard(key[1:])
-                if _version(document) >= self._shown.get(key, 0):
+                if pods.version_number(document) >= self._shown.get(key, 0):
                     take(document, deleted=False)
         for namespace, name in sorted(known):
             if (kind, namespace, name) not in self._shown:
@@ -230,7 +227,7 @@ class Mirror:
             and not (deleted and pods.asks_cards(pod))
         ):
             return None
-        number = _version(pod)
+        number = pods.version_number(pod)
         node = pods.placed_node(pod)
         if deleted or pods.is_finished(pod):
             return Sighting(pod=ref, version=number, node=node, gone=True)
@@ -295,8 +292,3 @@ def _name(document: Json) -> str:
 
 def _key(kind: str, document: Json) -> _Key:
     return kind, text(at(document, "metadata", "namespace")), _name(document)
-
-
-def _version(document: Json) -> int:
-    version = pods.resource_version(document)
-    return int(version) if version.isdecimal() and len(version) <= _MOST_DIGITS else 0

@@ -37,7 +37,11 @@ __all__ = [
     "pod_ref",
     "request_of",
     "resource_version",
+    "version_number",
 ]
+
+_MOST_DIGITS = 20
+"""Of a resourceVersion, which is a 64-bit number."""
 
 
 def asks_cards(pod: dict[str, Any]) -> bool:
@@ -68,6 +72,15 @@ def placed_node(pod: dict[str, Any]) -> str | None:
 def resource_version(pod: dict[str, Any]) -> str:
     """Which version of the Pod this is; empty where none is told."""
     return text(at(pod, "metadata", "resourceVersion"))
+
+
+def version_number(document: dict[str, Any]) -> int:
+    """The resourceVersion of any object, to be compared; 0 where none can be read.
+
+    Among objects of one type the larger number is the newer version (KEP-5504).
+    """
+    version = text(at(document, "metadata", "resourceVersion"))
+    return int(version) if version.isdecimal() and len(version) <= _MOST_DIGITS else 0
 
 
 def booking_of(pod: dict[str, Any], *, init_shrink: bool = False) -> Booking | None:

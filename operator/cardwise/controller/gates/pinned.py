@@ -1,6 +1,6 @@
 """A pinned Pod that is not bound: what its JSON says of it, and the sentences about it.
 
-Pure, apart from ``refused``, which waits and acts.
+Pure; ``refused`` waits and acts.
 """
 
 from dataclasses import dataclass
@@ -8,14 +8,12 @@ from enum import Enum
 from typing import Any
 
 from cardwise.model import PodRef
-from cardwise.names import ALLOCATED
+from cardwise.names import ALLOCATED, DEFAULT_SCHEDULER
 from cardwise.wire import pins, pods
 from cardwise.wire.fields import at, items, mapping, quoted, text
 from cardwise.wire.phrases import fitted
 
 Json = dict[str, Any]
-_MOST_DIGITS = 20
-"""Of a resourceVersion, which is a 64-bit number."""
 
 
 class State(Enum):
@@ -59,12 +57,6 @@ def concerns_us(pod: Json) -> bool:
     )
 
 
-def version_number(pod: Json) -> int:
-    """Its resourceVersion, to be compared; 0 where none can be read."""
-    version = pods.resource_version(pod)
-    return int(version) if version.isdecimal() and len(version) <= _MOST_DIGITS else 0
-
-
 def pinned_pod(pod: Json) -> PinnedPod | None:
     """Read it; None for one that is bound, over, or not pinned."""
     if pods.is_finished(pod) or pods.is_terminating(pod) or pods.bound_node(pod):
@@ -79,7 +71,7 @@ def pinned_pod(pod: Json) -> PinnedPod | None:
         pod=pods.pod_ref(pod),
         version=pods.resource_version(pod),
         node=node,
-        scheduler=text(at(pod, "spec", "schedulerName")) or "default-scheduler",
+        scheduler=text(at(pod, "spec", "schedulerName")) or DEFAULT_SCHEDULER,
         state=state,
         words=words,
         nominated=bool(text(at(pod, "status", "nominatedNodeName"))),

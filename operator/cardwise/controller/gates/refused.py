@@ -22,6 +22,7 @@ from cardwise.errors import ApiError
 from cardwise.names import EventReason
 from cardwise.ports import Cluster
 from cardwise.settings import Gates
+from cardwise.wire import pods
 from cardwise.wire.fields import at, text
 
 _log = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ class Refusals:
         case = self._cases.get(uid)
         if case is None and (deleted or not pinned.concerns_us(pod)):
             return
-        number, now = pinned.version_number(pod), self._clock.monotonic()
+        number, now = pods.version_number(pod), self._clock.monotonic()
         if case is not None and number < case.number and not deleted:
             return  # it came late
         it = None if deleted else pinned.pinned_pod(pod)

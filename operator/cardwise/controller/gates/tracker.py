@@ -54,7 +54,7 @@ class Tracker:
 
     def see_pod(self, pod: Json, *, deleted: bool) -> None:
         """A Pod is there, changed, or gone."""
-        uid, version = pods.pod_ref(pod).uid, _version(pod)
+        uid, version = pods.pod_ref(pod).uid, pods.version_number(pod)
         if uid in self._ended or version < self._seen.get(uid, (0, 0.0))[0]:
             return
         if deleted or pods.is_finished(pod):
@@ -90,8 +90,3 @@ class Tracker:
             self._ended.popitem(last=False)
         self._book.release(uid)
         self._gone(uid)
-
-
-def _version(pod: Json) -> int:
-    version = pods.resource_version(pod)
-    return int(version) if version.isdecimal() and len(version) <= 20 else 0
