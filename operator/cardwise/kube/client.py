@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,6 +164,20 @@ class Client:
                     yield _event(line)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise ApiError(None, f"the watch was cut off: {_cut(error)}") from error
+
+
+async def or_none(answer: Awaitable[dict[str, Any]]) -> dict[str, Any] | None:
+    """The answer to a request; None where the API server knows no such object.
+
+    Raises:
+        ApiError: as ``Client.request``, but for status 404.
+    """
+    try:
+        return await answer
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        raise
 
 
 async def connect(kubeconfig: str | None = None) -> Client:

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from cardwise.errors import ApiError
-from cardwise.kube.client import Client
+from cardwise.kube.client import Client, or_none
 from cardwise.kube.gpunodes import GPUNODES, apply_status
 
 _MERGE = "application/merge-patch+json"
@@ -54,7 +54,7 @@ class KubeCluster:
     async def pod_group(self, namespace: str, name: str) -> dict[str, Any] | None:
         """One PodGroup of the coscheduling plugin; None also where there is no such kind."""
         path = f"{_POD_GROUPS}/namespaces/{_segment(namespace)}/podgroups/{_segment(name)}"
-        return await self._or_none(path)
+        return await self._find(path)
 
     async def device_classes(self) -> list[dict[str, Any]]:
         """Every DeviceClass; none where the cluster has no such kind, or it may not be read."""
@@ -68,11 +68,11 @@ class KubeCluster:
 
     async def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """One Pod as it is now (a quorum read), or None."""
-        return await self._or_none(_pod_path(namespace, name))
+        return await self._find(_pod_path(namespace, name))
 
     async def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
         """One Lease as it is now (a quorum read), or None."""
-        return await self._or_none(f"{_leases_path(namespace)}/{_segment(name)}")
+        return await self._find(f"{_leases_path(namespace)}/{_segment(name)}")
 
     async def write_lease(self, lease: dict[str, Any]) -> dict[str, Any]:
         """Replace the version of a Lease that was read; without a version, create it."""
@@ -134,7 +134,7 @@ class KubeCluster:
 
     async def secret(self, namespace: str, name: str) -> dict[str, Any] | None:
         """One Secret as it is now (a quorum read), or None."""
-        return await self._or_none(f"{_secrets_path(namespace)}/{_segment(name)}")
+        return await self._find(f"{_secrets_path(namespace)}/{_segment(name)}")
 
     async def write_secret(self, secret: dict[str, Any]) -> None:
         """Replace the version of a Secret that was read; without a version, create it."""
@@ -148,21 +148,16 @@ class KubeCluster:
 
     async def webhook_configuration(self, name: str) -> dict[str, Any] | None:
         """One MutatingWebhookConfiguration as it is now (a quorum read), or None."""
-        return await self._or_none(f"{_WEBHOOKS}/{_segment(name)}")
+        return await self._find(f"{_WEBHOOKS}/{_segment(name)}")
 
     async def patch_webhook_configuration(self, name: str, change: dict[str, Any]) -> None:
         """Strategic merge into a MutatingWebhookConfiguration."""
         path = f"{_WEBHOOKS}/{_segment(name)}"
         await self._client.request("PATCH", path, body=change, content_type=_STRATEGIC)
 
-    async def _or_none(self, path: str) -> dict[str, Any] | None:
+    async def _find(self, path: str) -> dict[str, Any] | None:
         """One object as it is now; None where there is none."""
-        try:
-            return await self._client.request("GET", path, within=2.0)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
+        return await or_none(self._client.request("GET", path, within=2.0))
 
     def _pages(
         self, path: str, query: dict[str, str] | None = None

@@ -3,12 +3,11 @@
 Agent and controller each apply their own part of the status, so ``apply_status`` serves both.
 """
 
-from collections.abc import Awaitable
 from typing import Any
 from urllib.parse import quote
 
 from cardwise.errors import ApiError
-from cardwise.kube.client import Client
+from cardwise.kube.client import Client, or_none
 from cardwise.names import API_GROUP, API_VERSION, GPUNODE_KIND, GPUNODE_PLURAL
 
 _APPLY = "application/apply-patch+yaml"
@@ -43,7 +42,7 @@ class KubeGPUNodes:
 
     async def get(self, name: str) -> dict[str, Any] | None:
         """The GPUNode as it is; None where there is none."""
-        return await _or_none(self._client.request("GET", _path(name)))
+        return await or_none(self._client.request("GET", _path(name)))
 
     async def create(self, name: str) -> None:
         """Make an empty GPUNode that is the Node's own, so that it goes when the Node goes."""
@@ -64,12 +63,12 @@ class KubeGPUNodes:
         self, name: str, status: dict[str, Any], manager: str
     ) -> dict[str, Any] | None:
         """Server-side apply: what the manager leaves out goes, other managers' parts stay."""
-        return await _or_none(apply_status(self._client, name, status, manager))
+        return await or_none(apply_status(self._client, name, status, manager))
 
     async def _node(self, name: str) -> dict[str, Any] | None:
         """The Node; None where there is none, or where we may not look."""
         try:
-            return await _or_none(
+            return await or_none(
                 self._client.request("GET", f"/api/v1/nodes/{quote(name, safe='')}")
             )
         except ApiError as error:
@@ -80,13 +79,3 @@ class KubeGPUNodes:
 
 def _path(name: str) -> str:
     return f"{GPUNODES}/{quote(name, safe='')}"
-
-
-async def _or_none(answer: Awaitable[dict[str, Any]]) -> dict[str, Any] | None:
-    """An answer; None where the API server knows no such object."""
-    try:
-        return await answer
-    except ApiError as error:
-        if error.status == 404:
-            return None
-        raise

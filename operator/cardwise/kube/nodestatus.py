@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from cardwise.errors import ApiError
-from cardwise.kube.client import Client
+from cardwise.kube.client import Client, or_none
 from cardwise.names import AGENT_DAEMONSET, MANAGER_AGENT
 from cardwise.wire.nodestatus import patch_of
 
@@ -25,7 +25,7 @@ class KubeNodeStatus:
 
     async def get(self, name: str) -> dict[str, Any] | None:
         """The Node as it is (a quorum read); None where there is none."""
-        return await self._or_none(_path(name))
+        return await or_none(self._client.request("GET", _path(name)))
 
     async def watch(self, name: str) -> AsyncIterator[dict[str, Any] | None]:
         """The Node as it is, then after each change, None when it went.
@@ -57,16 +57,8 @@ class KubeNodeStatus:
 
     async def installed(self) -> bool:
         """Whether the agents' DaemonSet is there, and is not being deleted (a quorum read)."""
-        found = await self._or_none(self._daemonset)
+        found = await or_none(self._client.request("GET", self._daemonset))
         return found is not None and "deletionTimestamp" not in found["metadata"]
-
-    async def _or_none(self, path: str) -> dict[str, Any] | None:
-        try:
-            return await self._client.request("GET", path)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
 
 
 def _path(name: str) -> str:
