@@ -23,6 +23,7 @@ from cardwise.controller.tenure import Tenure
 from cardwise.controller.usage import UsageWriter
 from cardwise.controller.waker import Waker
 from cardwise.controller.watch import Health, Watchman
+from cardwise.doors import installed_doors
 from cardwise.ledger import Ledger
 from cardwise.model import PodRef
 from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE, Door
@@ -130,10 +131,9 @@ class Controller:
         self.elector = self._elector(self.election)
 
     @property
-    def doors(self) -> set[Door]:
+    def doors(self) -> tuple[Door, ...]:
         """The doors that are installed."""
-        scheduling = self.settings.scheduling
-        return set(Door) if scheduling.bothDoors else {scheduling.door}
+        return installed_doors(self.settings)
 
     def _gates(self) -> Gates:
         return Gates(

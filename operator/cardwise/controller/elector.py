@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 12
 """How long after a renewal another may take the Lease; this and the next two are kube-scheduler's
-of `manifests/base/scheduler.yaml`, and the sum of the worst case stands there."""
+of `manifests/components/extender/scheduler.yaml`, where the sum of the worst case stands."""
 RETRY_SECONDS = 1.0
 _GIVE_UP_SECONDS = 9.0
 """After so long without a renewal that was answered, no more is sent before the Lease was read."""

@@ -63,8 +63,8 @@ class Gangs:
     def __init__(self) -> None:
         self._placed: dict[Key, set[str]] = {}
         self._of: dict[str, Key] = {}
-        self.sizes: dict[Key, int | None] = {}
-        """As the gang's PodGroup says; None: there is none, or it does not say."""
+        self.sizes: dict[Key, int] = {}
+        """As PodGroups say, of the gangs that have one which does."""
 
     def placed(self, gang: Gang, uid: str) -> bool:
         """One of its Pods is placed; True where the gang has begun by that."""
@@ -85,14 +85,15 @@ class Gangs:
         self.forget_size(key)
         return key
 
-    def size(self, members: Iterable["HasGang"], gang: Gang) -> int | None:
+    def size(self, members: Iterable[HasGang], gang: Gang) -> int | None:
         """How many Pods a gang has at least: the largest number that is said of it anywhere.
 
         None: nobody says.
         """
         said = [member.gang.size for member in members if member.gang and member.gang.size]
-        group = self.sizes.get(gang.key)
-        return max([*said, *([group] if group else [])], default=None)
+        if gang.key in self.sizes:
+            said.append(self.sizes[gang.key])
+        return max(said, default=None)
 
     def forget_size(self, key: Key) -> None:
         """No Pod of a gang waits: unless one is placed, its PodGroup may be another next time."""

@@ -131,7 +131,7 @@ _SIZE_UNKNOWN = (
 )
 _NEEDS_EXTENDER = (
     "{} is judged by kube-scheduler alone, so this Pod can't be decided before it is queued. "
-    "Leave the field out, or have the extender door installed, too, and make the Pod anew."
+    "Leave the field out, or have the door extender installed, too, and make the Pod anew."
 )
 
 
