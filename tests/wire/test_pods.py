@@ -27,6 +27,7 @@ from cardwise.wire.pods import (
     is_terminating,
     pod_ref,
     resource_version,
+    version_number,
 )
 
 INIT, SIDECAR, REGULAR = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.REGULAR
@@ -85,6 +86,23 @@ def test_the_node_and_version_of_a_pod() -> None:
     assert bound_node(build.pod(node="")) is None
     assert resource_version(build.pod(resource_version="42")) == "42"
     assert resource_version({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("version", "number"),
+    [
+        pytest.param("42", 42, id="a number"),
+        pytest.param("18446744073709551615", 2**64 - 1, id="the largest"),
+        pytest.param("9" * 5000, 0, id="more digits than any has"),
+        pytest.param("v2", 0, id="no number"),
+        pytest.param("-1", 0, id="a sign"),
+        pytest.param("", 0, id="empty"),
+        pytest.param(7, 0, id="no text"),
+        pytest.param(None, 0, id="none"),
+    ],
+)
+def test_the_version_of_an_object_as_a_number(version: object, number: int) -> None:
+    assert version_number({"metadata": {"resourceVersion": version}}) == number
 
 
 @pytest.mark.parametrize("key", RESOURCES)
@@ -414,6 +432,7 @@ def test_no_pod_gives_a_traceback(pod: Any) -> None:
     assert isinstance(is_finished(pod), bool)
     assert isinstance(is_terminating(pod), bool)
     assert isinstance(resource_version(pod), str)
+    assert version_number(pod) >= 0
     assert annotation_bytes(pod, {TO_ALLOCATE: "x", VGPU_NODE: "y"}) >= 2
     try:
         booking = booking_of(pod, init_shrink=True)
