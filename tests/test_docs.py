@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cardwise.controller.metrics import Metrics
+from cardwise.ledger import Ledger
 from cardwise.names import EventReason, NodeReason, Reason
 from cardwise.settings import Settings, parse
 
@@ -128,6 +130,18 @@ def test_the_page_of_doors_shows_the_guards_sentence() -> None:
     shown = DOORS.partition("Anybody else is told\n\n")[2].partition("\n\n")[0]
 
     assert " ".join(shown.split()) in guard
+
+
+def test_the_page_of_operations_names_every_metric_of_ours_and_no_other() -> None:
+    told = Metrics(Ledger()).render().decode()
+    ours = {name.removesuffix("_created") for name in re.findall(r"# HELP (cardwise_\w+)", told)}
+
+    assert ours == set(re.findall(r"^\| `(cardwise_\w+)", OPERATIONS, re.MULTILINE))
+
+
+@pytest.mark.parametrize("event", EventReason)
+def test_every_event_is_explained_on_some_page(event: EventReason) -> None:
+    assert any(f"`{event}`" in page.read_text() for page in PAGES)
 
 
 def test_the_settings_that_page_and_manifests_show_are_the_defaults_of_every_section() -> None:
