@@ -1,7 +1,7 @@
 """A new Pod → the Pod as it should be stored, warnings for its owner, or a denial.
 
 Pure, and shared by the webhook and ``cardwise simulate``, so that a file says beforehand what the
-cluster will say (contracts.md, "Admission"). What it adds to containers is in ``wire.defaulting``.
+cluster will say (docs/admission.md). What it adds to containers is in ``wire.defaulting``.
 """
 
 from collections.abc import Iterator

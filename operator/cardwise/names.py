@@ -122,7 +122,7 @@ class PolicyName(StrEnum):
 
 
 class Door(StrEnum):
-    """How Pods come to us (contracts.md, "Settings")."""
+    """How Pods come to us (docs/doors.md)."""
 
     EXTENDER = "extender"
     """A kube-scheduler of ours asks its extender."""
@@ -215,7 +215,7 @@ _OF_IDENTITY = frozenset(
 
 
 class EventReason(StrEnum):
-    """Reasons of our events that are not refusals (contracts.md, "Events on the Pod")."""
+    """Reasons of our events that are no word for a card or a node; docs/ explains each."""
 
     CARDS_ALLOCATED = "CardsAllocated"
     UNKNOWN_POLICY = "UnknownSchedulingPolicy"

@@ -1,4 +1,4 @@
-"""What ``cardwise simulate`` answers: the JSON of contracts.md, row by row."""
+"""What ``cardwise simulate`` answers: its JSON, row by row."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Every line that contracts.md promises of /filter."""
+"""Every promise of /filter."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Our processes listen where contracts.md says, and nowhere else; the kernel is asked.
+"""Our processes listen where docs/operations.md says, and nowhere else; the kernel is asked.
 
 What is written beside a test is the smallest change to the product after which it failed.
 """

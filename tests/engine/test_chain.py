@@ -197,7 +197,7 @@ def test_without_topology_aware_links_say_nothing() -> None:
 
 
 def test_a_set_comes_in_ranked_order() -> None:
-    """contracts.md: the cards of a container are written in the order they were ranked."""
+    """The cards of a container are written in the order they were ranked."""
     shown = state(card(0), card(1, tenants=1), card(2, tenants=2), links=[(0, 1, 1), (1, 2, 2)])
 
     chosen = on(shown, signature(ask(2), policy="topology-aware,binpack"))

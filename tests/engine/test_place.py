@@ -235,7 +235,7 @@ def test_containers(question: Signature, shown: NodeState, want: list[list[int]]
 
 
 def test_an_outcome_tells_of_the_first_container_that_asks() -> None:
-    """contracts.md, simulate: scores are those before this container."""
+    """Scores are those before this container."""
     outcome = place(signature(NOTHING, ask(), ask(), policy="binpack"), state(card(3, tenants=1)))
 
     assert (outcome.container, outcome.reason, outcome.detail) == (1, None, "")

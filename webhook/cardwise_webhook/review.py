@@ -1,4 +1,4 @@
-"""AdmissionReview v1: the API server's question → the answer to it (contracts.md, "Admission").
+"""AdmissionReview v1: the API server's question → the answer to it.
 
 Pure: what is judged is in `cardwise.admission`; here is how it is asked and told.
 """

@@ -1,4 +1,4 @@
-"""A simulation as JSON for programs (contracts.md, "Command line") and as tables for people.
+"""A simulation as JSON for programs and as tables for people.
 
 Separate from the simulation, whose answer does not depend on who reads it.
 """
@@ -26,7 +26,7 @@ _PIPE_WIDTH = 1000
 
 
 def document_of(simulation: Simulation) -> dict[str, Any]:
-    """The JSON object of contracts.md."""
+    """The JSON object that ``-o json`` prints."""
     return {"pods": [_pod(placement) for placement in simulation.placements]}
 
 

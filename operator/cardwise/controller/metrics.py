@@ -1,4 +1,4 @@
-"""Metrics: HAMi's names, so that dashboards keep working, and our own (contracts.md, "Metrics").
+"""Metrics: HAMi's names, so that dashboards keep working, and our own (docs/operations.md).
 
 Gauges are read from the ledger when they are scraped: series of Pods and cards that are gone vanish
 by themselves.

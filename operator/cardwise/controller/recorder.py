@@ -1,4 +1,4 @@
-"""Write events on Pods, never on the path of an answer (contracts.md, "Events on the Pod").
+"""Write events on Pods, never on the path of an answer.
 
 The same reason on the same Pod is one event that counts up, at most once a minute. All but
 ``CardsAllocated`` share about one write a second, newest first: with hundreds of waiting Pods the

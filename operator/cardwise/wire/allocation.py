@@ -1,8 +1,7 @@
 """The allocation text: which cards each container of a Pod has, and how much of them.
 
-Apart from the Pods that carry it, because it is a promise of its own (contracts.md, "Pod
-annotations written"): HAMi's tools and ours read each other's texts. Per card
-``UUID,NVIDIA,MiB,cores:``, per container its cards, then ``;``.
+Apart from the Pods that carry it, because it is a promise of its own: HAMi's tools and ours read
+each other's texts. Per card ``UUID,NVIDIA,MiB,cores:``, per container its cards, then ``;``.
 """
 
 from collections.abc import Sequence

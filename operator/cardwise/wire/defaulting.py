@@ -3,7 +3,7 @@
 Apart from admission, which judges: this only writes JSON. Every addition is recorded in the
 annotation ``cardwise.dev/defaulted`` (``CONTAINER:WHAT=VALUE``, a comma list). When another webhook
 changed the Pod after us, an addition may no longer be right: what still stands as it was added is
-taken back first, and everything is worked out anew (contracts.md, "Admission").
+taken back first, and everything is worked out anew (docs/admission.md).
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""kube-scheduler's extender calls: JSON ⇄ values (contracts.md, "Extender").
+"""kube-scheduler's extender calls: JSON ⇄ values.
 
 The names are Go's field names, because the types have no JSON tags; Go reads such names whatever
 their case, so reading here does too. The Pod passes through as the JSON that it is: other modules

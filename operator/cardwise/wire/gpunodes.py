@@ -1,4 +1,4 @@
-"""GPUNode JSON ⇄ values (contracts.md, "GPUNode").
+"""GPUNode JSON ⇄ values (crds/gpunodes.yaml).
 
 Separate, so that every key of a GPUNode is spelt here and nowhere else. Reading trusts nothing: a
 document may come from a file, or from a cluster whose schema is older than this program.

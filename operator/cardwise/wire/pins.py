@@ -2,7 +2,7 @@
 
 Beside the Binding, this is the other write that places a Pod. Who binds it then can choose no other
 node, so its cards count from the patch on: the booking is read from the Pod by what the patch left
-(contracts.md, "Settings").
+(docs/decisions/0011-two-doors-one-ledger.md).
 """
 
 from collections.abc import Mapping

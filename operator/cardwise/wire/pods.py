@@ -158,7 +158,7 @@ def _init_containers_ended_well(pod: dict[str, Any], containers: list[Container]
 def allocation_annotations(
     booking: Booking, unix_seconds: int, *, exclusive: bool
 ) -> dict[str, str]:
-    """What is written on a Pod with its cards (contracts.md, "Pod annotations written").
+    """What is written on a Pod with its cards.
 
     Args:
         booking: the node, and the cards of each container in annotation order.
