@@ -20,9 +20,9 @@ from fakes.cluster import Change, FakeCluster
 
 Json = dict[str, Any]
 _KINDS = {
-    "claim": "PersistentVolumeClaim",
-    "volume": "PersistentVolume",
-    "class": "StorageClass",
+    "persistentvolumeclaims": "PersistentVolumeClaim",
+    "persistentvolumes": "PersistentVolume",
+    "storageclasses": "StorageClass",
 }
 UNIX = 1_780_000_000.0
 """Seconds since 1970 when the loop's clock shows 0."""

@@ -36,7 +36,6 @@ class _Take(Protocol):
 class Kind:
     """One more kind of object that somebody keeps an account of."""
 
-    name: str
     resource: tuple[str, str, str]
     """Group, version and plural."""
     pages: Callable[[Cluster], AsyncIterator[list[Json]]]
@@ -45,6 +44,11 @@ class Kind:
     """Takes one that is there, changed, or gone."""
     known: Callable[[], set[tuple[str, str]]]
     """Namespace and name of each that was taken and is not gone."""
+
+    @property
+    def name(self) -> str:
+        """The plural, by which it is told from others."""
+        return self.resource[2]
 
 
 class Follower(Protocol):

@@ -1,10 +1,11 @@
 """Claims, volumes and classes, as the mirror shows them, for the node rules."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from cardwise.controller.mirror import Kind
 from cardwise.noderules import Volumes
+from cardwise.ports import Cluster
 from cardwise.wire.fields import at, text
 
 Json = dict[str, Any]
@@ -22,44 +23,39 @@ class Storage:
         """
         self._volumes = volumes
         self._changed = changed
-        self._known: dict[str, set[tuple[str, str]]] = {"claim": set(), "volume": set()}
-        self._known["class"] = set()
 
     def kinds(self) -> list[Kind]:
         """What the mirror has to list and watch."""
         volumes = self._volumes
         return [
-            Kind(
-                "claim",
+            self._kind(
                 ("", "v1", "persistentvolumeclaims"),
                 lambda cluster: cluster.claims(),
-                self._taker("claim", volumes.apply_claim, volumes.remove_claim),
-                lambda: set(self._known["claim"]),
+                volumes.apply_claim,
+                volumes.remove_claim,
             ),
-            Kind(
-                "volume",
+            self._kind(
                 ("", "v1", "persistentvolumes"),
                 lambda cluster: cluster.volumes(),
-                self._taker(
-                    "volume", volumes.apply_volume, lambda _, name: volumes.remove_volume(name)
-                ),
-                lambda: set(self._known["volume"]),
+                volumes.apply_volume,
+                lambda _, name: volumes.remove_volume(name),
             ),
-            Kind(
-                "class",
+            self._kind(
                 ("storage.k8s.io", "v1", "storageclasses"),
                 lambda cluster: cluster.storage_classes(),
-                self._taker(
-                    "class", volumes.apply_class, lambda _, name: volumes.remove_class(name)
-                ),
-                lambda: set(self._known["class"]),
+                volumes.apply_class,
+                lambda _, name: volumes.remove_class(name),
             ),
         ]
 
-    def _taker(
-        self, kind: str, apply: Callable[[Json], None], remove: Callable[[str, str], None]
-    ) -> Callable[..., None]:
-        known = self._known[kind]
+    def _kind(
+        self,
+        resource: tuple[str, str, str],
+        pages: Callable[[Cluster], AsyncIterator[list[Json]]],
+        apply: Callable[[Json], None],
+        remove: Callable[[str, str], None],
+    ) -> Kind:
+        known: set[tuple[str, str]] = set()
 
         def take(document: Json, *, deleted: bool) -> None:
             namespace = text(at(document, "metadata", "namespace"))
@@ -74,4 +70,4 @@ class Storage:
             if self._volumes.version != version:
                 self._changed()
 
-        return take
+        return Kind(resource, pages, take, lambda: set(known))
