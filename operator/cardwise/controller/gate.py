@@ -4,7 +4,7 @@ from cardwise.controller.tenure import Tenure
 
 
 class Gate:
-    """Asked before every answer and before every Binding."""
+    """Asked before every answer, and before every write that places a Pod."""
 
     def __init__(self, tenure: Tenure | None = None) -> None:
         """Closed until `loaded`.
@@ -15,7 +15,7 @@ class Gate:
         self.loaded = False
         """The ledger holds a complete list of Pods and GPUNodes."""
         self.stopping = False
-        """SIGTERM came: what has begun is answered, no Binding is sent any more."""
+        """SIGTERM came: what has begun is answered, no Binding and no pin is sent any more."""
         self._tenure = tenure
 
     @property
@@ -36,7 +36,7 @@ class Gate:
         return self._tenure.refusal() if self._tenure is not None else ""
 
     def stuck(self) -> str:
-        """Why the scheduler beside us must give its Lease back; empty when it need not."""
+        """Why our scheduler, or our elector, must give the Lease back; empty when it need not."""
         return self._tenure.stuck() if self._tenure is not None else ""
 
     def refusal(self) -> str:

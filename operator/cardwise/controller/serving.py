@@ -110,7 +110,7 @@ async def _stop(
 ) -> None:
     """Answer what has begun, send nothing any more, and end every task."""
     controller.gate.stopping = True
-    _log.info("stopping: what has begun is answered, no Binding is sent any more")
+    _log.info("stopping: what has begun is answered, no Binding and no pin is sent any more")
     for runner in runners:
         await runner.cleanup()
     if controller.gates is not None:

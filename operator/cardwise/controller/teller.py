@@ -122,11 +122,11 @@ class Teller:
         )
 
     def not_bound(self, pod: PodRef, error: str) -> None:
-        """The Binding came to nothing."""
+        """The Binding, or the pin, came to nothing."""
         self._recorder.post(pod, EventReason.BINDING_FAILED, error)
 
     def unreadable(self, pod: PodRef, why: str) -> None:
-        """A bound Pod's allocation can't be read: its node is closed until it is mended."""
+        """A placed Pod's allocation can't be read: its node is closed until it is mended."""
         note = f"This Pod's node takes no new Pod with cards until its annotation is mended: {why}"
         self._recorder.post(pod, EventReason.UNREADABLE_ALLOCATION, note)
 

@@ -64,7 +64,8 @@ class Health:
         """Why this process can't serve; empty when it can. A passive replica is ready.
 
         Else a rollout would wait for the second replica forever. One that can't act although its
-        scheduler holds the Lease is not: kubelet restarts that scheduler for it.
+        scheduler holds the Lease is not: kubelet restarts that scheduler for it. Where none runs
+        beside it, its own elector gives the Lease back.
         """
         return self._gate.not_ready() or self._gate.stuck()
 
