@@ -39,6 +39,15 @@ class CardReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Xid:
+    """One error that the driver told of, as NVIDIA numbers them."""
+
+    uuid: str
+    """Whose; empty where nobody can say, so that it may be any card's."""
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
     """All that was read of one machine, at one moment."""
 
@@ -48,6 +57,10 @@ class Readings:
     """By card index; None where the driver can't tell how cards are joined."""
     troubles: tuple[str, ...] = ()
     """Sentences about cards that are too broken to be listed in ``cards``."""
+    doubts: tuple[str, ...] = ()
+    """Sentences about links that the two cards of a pair tell differently."""
+    xids: tuple[Xid, ...] = ()
+    """What happened since the last read."""
 
 
 class Nvml(Protocol):

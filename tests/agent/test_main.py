@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from cardwise.wire.gpunodes import gpunode_of
+from fakes.nvidia import EVERYTHING, LOST, UNKNOWN, FakeCard, FakeMachine
 
 AGENT = Path(sys.executable).with_name("cardwise-agent")
 
@@ -65,6 +66,65 @@ def test_print_applies_the_settings_to_the_cards_of_a_file(tmp_path: Path) -> No
     card = gpunode_of(document).cards[0]
     assert document["metadata"]["name"] == "from-the-environment"
     assert (card.uuid, card.slots, card.memory_mib) == ("GPU-a", 3, 1500)
+
+
+@pytest.mark.parametrize("profile", ["t4x4", "v100x8", "h100x8"])
+def test_print_shows_by_the_drivers_library_what_the_profile_of_such_a_machine_shows(
+    tmp_path: Path, profile: str
+) -> None:
+    machine = FakeMachine(tmp_path / "machine")
+    machine.become(profile)
+    machine.write()
+
+    by_library = printed("--node-name", "fake", **machine.environment(tmp_path))
+    simulated = printed("--nvml", f"simulated:{profile}", "--node-name", "fake")
+
+    for document in (by_library, simulated):
+        # Two processes, two moments.
+        assert document["status"].pop("reportedAt")
+    assert by_library == simulated
+
+
+@pytest.mark.parametrize(
+    ("machine", "closed", "said"),
+    [
+        pytest.param(
+            {"cards": [FakeCard(errors={EVERYTHING: LOST}), FakeCard(uuid="GPU-b")]},
+            ["Ready=True", "GPU-b healthy"],
+            "card 0 can't be read: GPU is lost",
+            id="a lost card",
+        ),
+        pytest.param(
+            {"cards": [FakeCard(memory=None)]},
+            ["Ready=True", "GPU-a closed"],
+            "card 0: the driver can't tell its memory: set spec.memoryMiB of this GPUNode",
+            id="a card whose memory can't be read",
+        ),
+        pytest.param(
+            {"cards": [FakeCard()], "init": UNKNOWN},
+            ["Ready=False"],
+            "NVML says: Unknown Error",
+            id="a library that fails",
+        ),
+    ],
+)
+def test_print_says_what_is_wrong(
+    tmp_path: Path, machine: dict[str, Any], closed: list[str], said: str
+) -> None:
+    fake = FakeMachine(tmp_path / "machine", **machine)
+    fake.write()
+
+    status = printed(**fake.environment(tmp_path))["status"]
+
+    (ready,) = (each for each in status["conditions"] if each["type"] == "Ready")
+    assert [
+        f"Ready={ready['status']}",
+        *(
+            f"{card['uuid']} {'healthy' if card['healthy'] else 'closed'}"
+            for card in status["cards"]
+        ),
+    ] == closed
+    assert said in ready["message"]
 
 
 @pytest.mark.skipif(find_library("nvidia-ml") is not None, reason="this machine has the library")
