@@ -306,6 +306,7 @@ class Backstage:
             node_name=node,
             config=config,
             kubeconfig=self._agent_account,
+            metrics_listen=f"127.0.0.1:{free_port()}",
         )
         self._agents[node] = self.cp.start_process(f"agent-{node}", argv)
 

@@ -309,8 +309,6 @@ def test_probes_ask_where_the_programs_listen(overlay: str) -> None:
         ports_of = {port["name"]: port["containerPort"] for port in each.get("ports", ())}
         if "--metrics-listen" in options(each):
             assert options(each)["--metrics-listen"] == f"0.0.0.0:{ports_of['metrics']}"
-        if each["name"] == "agent":
-            continue  # it listens nowhere yet
         for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
             asked = each[probe]["httpGet"]
             if (overlay, each["name"], probe) == ("ha", "kube-scheduler", "livenessProbe"):
@@ -436,9 +434,10 @@ def test_only_ports_on_which_somebody_listens_are_open(overlay: str) -> None:
         for policy in built(overlay, "NetworkPolicy")
     }
     webhook = {"cardwise-webhook": {8443, 9395}} if overlay in WITH_WEBHOOK else {}
-    assert opened == {"cardwise-nobody": set(), "cardwise-scheduler": {9395}, **webhook}
+    metrics = {"cardwise-scheduler": {9395}, "cardwise-agent": {9395}}
+    assert opened == {"cardwise-nobody": set(), **metrics, **webhook}
     for name in opened.keys() - {"cardwise-nobody"}:
-        (workload,) = built(overlay, "Deployment", name)
+        (workload,) = (each for each in workloads(overlay) if each["metadata"]["name"] == name)
         listens = {
             port["containerPort"]
             for each in pod_of(workload)["containers"]
@@ -540,6 +539,7 @@ STORE: Final[dict[str, set[Right]]] = {
     "get": {("cardwise.dev", "gpunodes", "get")},
     "create": {("cardwise.dev", "gpunodes", "create"), ("", "nodes", "get")},
     "apply_status": {("cardwise.dev", "gpunodes/status", "patch")},
+    "watch": {("cardwise.dev", "gpunodes", "watch")},
 }
 """What each verb of `ports.GPUNodeStore` needs."""
 NODE_STATUS: Final[dict[str, set[Right]]] = {
@@ -549,6 +549,10 @@ NODE_STATUS: Final[dict[str, set[Right]]] = {
     "installed": {("apps", "daemonsets", "get")},
 }
 """What each verb of `ports.NodeStatus` needs; the last in our own namespace."""
+NODE_EVENTS: Final[dict[str, set[Right]]] = {
+    "create_event": {("events.k8s.io", "events", "create")},
+}
+"""What each verb of `ports.NodeEvents` needs, in the namespace of events on Nodes."""
 WRITE_ALLOCATIONS: Final = {("cardwise.dev", "allocations", "write")}
 
 
@@ -599,12 +603,15 @@ def test_the_controller_may_do_what_it_does_and_nothing_else(overlay: str) -> No
 def test_the_agent_may_do_what_it_does_and_nothing_else(overlay: str) -> None:
     assert verbs_of(ports.GPUNodeStore) == STORE.keys()
     assert verbs_of(ports.NodeStatus) == NODE_STATUS.keys()
+    assert verbs_of(ports.NodeEvents) == NODE_EVENTS.keys()
     at_home = NODE_STATUS["installed"]
 
     assert rights(overlay, "ClusterRole", "cardwise-agent") == (
         set().union(*STORE.values(), *NODE_STATUS.values()) - at_home | WRITE_ALLOCATIONS
     )
-    assert rights(overlay, "Role", "cardwise-agent") == at_home
+    assert rights(overlay, "Role", "cardwise-agent") == at_home | NODE_EVENTS["create_event"]
+    (of_events,) = built(overlay, "Role", "cardwise-agent:events")
+    assert of_events["metadata"]["namespace"] == "default"
     (role,) = built(overlay, "Role", "cardwise-agent")
     (daemonset,) = built(overlay, "DaemonSet")
     assert [rule["resourceNames"] for rule in role["rules"]] == [[daemonset["metadata"]["name"]]]

@@ -229,5 +229,16 @@ class EventReason(StrEnum):
     VOLUME_NOT_READY = "VolumeNotReady"
 
 
+class CardEvent(StrEnum):
+    """Reasons of an agent's events on its Node."""
+
+    UNHEALTHY = "CardUnhealthy"
+    HEALTHY = "CardHealthy"
+    GONE = "CardGone"
+    """The driver lists it no more."""
+    DRIVER_FAILED = "DriverFailed"
+    DRIVER_ANSWERS = "DriverAnswers"
+
+
 WaitReason: TypeAlias = Reason | NodeReason | EventReason
 """The word of a Pod that waits."""

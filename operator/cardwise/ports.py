@@ -105,6 +105,26 @@ class GPUNodeStore(Protocol):
         """
         ...
 
+    def watch(self, name: str) -> AsyncIterator[dict[str, Any] | None]:
+        """The GPUNode as it is, then after each change, None when it went.
+
+        It ends after some minutes, or with ``ApiError``; another one begins with the GPUNode as it
+        is.
+        """
+        ...
+
+
+class NodeEvents(Protocol):
+    """Events on a Node, which its agent writes.
+
+    Raises:
+        ApiError: where the API server refuses or does not answer.
+    """
+
+    async def create_event(self, event: dict[str, Any]) -> None:
+        """Post an event (events.k8s.io/v1)."""
+        ...
+
 
 class NodeStatus(Protocol):
     """What a Node advertises, and whether its agent is to stay.

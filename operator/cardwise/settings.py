@@ -96,6 +96,9 @@ class Agent(_Section, frozen=True):
     """Likewise, on a card's cores."""
     reportSeconds: int = 60  # noqa: N815
     """Seconds between two heartbeats."""
+    ignoredXids: tuple[int, ...] = (13, 31, 43, 45, 68, 109)  # noqa: N815
+    """Errors, as NVIDIA numbers them, that the program on a card is to blame for; NVIDIA's own
+    device plugin ignores these."""
 
 
 class Settings(_Section, frozen=True):

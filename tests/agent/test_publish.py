@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from cardwise.agent.publish import LONGEST_PAUSE, PROBE_SECONDS, Publisher
+from cardwise.agent.health import Change
+from cardwise.agent.publish import (
+    HOPELESS_SECONDS,
+    LONGEST_PAUSE,
+    LOOK_SECONDS,
+    SILENT_SECONDS,
+    Publisher,
+)
 from cardwise.errors import ApiError, NvmlUnavailable
 from cardwise.ports import CardReading, Readings
 from cardwise.settings import Agent
@@ -37,6 +44,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.told: list[dict[str, Any]] = []
+        self.changes: list[Change] = []
         self.publisher = Publisher(
             name="n1",
             read=self.read,
@@ -44,6 +52,7 @@ class Machine:
             settings=Agent(reportSeconds=60),
             clock=self,
             published=self.told.append,
+            changed=self.changes.append,
             jitter=lambda: 0.5,
         )
 
@@ -60,7 +69,8 @@ class Machine:
 
     async def round(self, after: float = 0.0) -> None:
         self.seconds += after
-        await self.publisher.round()
+        await self.publisher.look()
+        await self.publisher.tell()
 
     @property
     def status(self) -> dict[str, Any]:
@@ -149,7 +159,7 @@ async def test_the_controllers_part_of_the_status_stays() -> None:
 async def test_a_gpunode_that_was_deleted_comes_back_with_the_next_heartbeat() -> None:
     machine = Machine()
     await machine.round()
-    del machine.store.documents["n1"]
+    machine.store.remove("n1")
 
     await machine.round(after=60)
 
@@ -212,11 +222,19 @@ async def test_a_driver_that_fails_closes_the_node_until_it_answers() -> None:
 
     machine.says = ONE_CARD
     await machine.round(after=10)
+    answers = machine.status["cards"]
+    await machine.round(after=10)
 
     assert failing.cards == ()
     assert ready == ("False", "at 10")
     assert machine.conditions()["Ready"] == ("True", "at 20")
-    assert [card["uuid"] for card in machine.status["cards"]] == ["GPU-a"]
+    assert [(card["uuid"], card["healthy"]) for card in answers] == [("GPU-a", False)]
+    assert answers[0]["unhealthyReason"] == "the driver failed: NVML says: Unknown Error"
+    assert [card["healthy"] for card in machine.status["cards"]] == [True]
+    assert [str(change) for change in machine.changes] == [
+        "the driver fails, and the node's cards are not offered: NVML says: Unknown Error",
+        "the driver answers again",
+    ]
 
 
 async def test_a_machine_without_the_library_makes_no_call(
@@ -252,6 +270,98 @@ async def test_a_gpunode_that_vanishes_at_once_is_a_failure_of_the_cluster() -> 
 
     with pytest.raises(ApiError, match="gone as soon as it is made"):
         await Machine(store=Forgetful()).round()
+
+
+@dataclass
+class Cards:
+    """Rows of cards: index, UUID."""
+
+    rows: list[tuple[int, str]]
+
+    def readings(self) -> Readings:
+        return Readings(
+            cards=tuple(
+                CardReading(uuid=uuid, index=index, name="Tesla T4", memory_mib=15360)
+                for index, uuid in self.rows
+            ),
+            links=(),
+        )
+
+
+@pytest.mark.parametrize(
+    ("after", "gone"),
+    [
+        pytest.param([(0, "GPU-b"), (1, "GPU-c")], ["GPU-a"], id="the others move up"),
+        pytest.param([(2, "GPU-a"), (0, "GPU-b"), (1, "GPU-c")], [], id="all change places"),
+        pytest.param(
+            [(0, "GPU-x"), (1, "GPU-b"), (2, "GPU-c")], ["GPU-a"], id="a card was replaced"
+        ),
+        pytest.param([], ["GPU-a", "GPU-b", "GPU-c"], id="all are gone"),
+    ],
+)
+async def test_cards_that_move_go_or_come_are_who_they_are_by_their_uuid(
+    after: list[tuple[int, str]], gone: list[str]
+) -> None:
+    machine = Machine(says=Cards([(0, "GPU-a"), (1, "GPU-b"), (2, "GPU-c")]).readings())
+    await machine.round()
+    machine.says = Cards(after).readings()
+
+    await machine.round(after=5)
+
+    assert [(card["index"], card["uuid"]) for card in machine.status["cards"]] == sorted(after)
+    assert all(card["healthy"] for card in machine.status["cards"])
+    assert [change.card.uuid for change in machine.changes if change.card] == gone
+
+
+async def test_the_order_in_which_a_driver_lists_cards_is_no_news() -> None:
+    machine = Machine(says=Cards([(0, "GPU-a"), (1, "GPU-b")]).readings())
+    await machine.round()
+    machine.says = Cards([(1, "GPU-b"), (0, "GPU-a")]).readings()
+
+    await machine.round(after=5)
+
+    assert len(machine.store.applied) == 1
+
+
+# Kubelet's questions ------------------------------------------------------------------------------
+
+
+async def test_ready_is_who_offers_cards_or_has_none_to_offer() -> None:
+    machine = Machine()
+    said = [machine.publisher.not_ready()]
+    await machine.publisher.look()
+    said.append(machine.publisher.not_ready())
+    await machine.publisher.tell()
+    said.append(machine.publisher.not_ready())
+    machine.says = NvmlUnavailable("NVML says: Unknown Error")
+    await machine.round(after=5)
+    said.append(machine.publisher.not_ready())
+    machine.says = None
+    await machine.round(after=5)
+    said.append(machine.publisher.not_ready())
+
+    assert said == [
+        "the driver was not asked yet",
+        "nothing is published yet",
+        "",
+        "the driver fails: NVML says: Unknown Error",
+        "",
+    ]
+
+
+async def test_a_driver_that_fails_for_long_asks_for_a_new_process() -> None:
+    machine = Machine(says=NvmlUnavailable("NVML says: mismatch"))
+    await machine.round()
+    await machine.round(after=HOPELESS_SECONDS - 1)
+    before = machine.publisher.hopeless()
+    await machine.round(after=1)
+    hopeless = machine.publisher.hopeless()
+    machine.says = ONE_CARD
+    await machine.round(after=1)
+
+    assert before == ""
+    assert hopeless == "the driver fails for more than 600 s: NVML says: mismatch"
+    assert machine.publisher.hopeless() == ""
 
 
 # The log ------------------------------------------------------------------------------------------
@@ -300,18 +410,78 @@ async def test_the_loop_sends_heartbeats_until_it_is_stopped() -> None:
 
     await run(machine, seconds=185)
 
-    # Due 57 s after the last one, sent with the next probe: every 60 s.
+    # Due 57 s after the last one, sent with the next look: every 60 s.
     assert len(machine.store.applied) == 4
 
 
-async def test_the_loop_sees_a_change_within_the_probe_interval() -> None:
+async def test_the_loop_sees_an_illness_within_a_look() -> None:
     machine = LoopMachine()
     loop = asyncio.get_running_loop()
-    loop.call_later(25, setattr, machine, "says", ILL)
+    loop.call_later(24, setattr, machine, "says", ILL)
 
-    await run(machine, seconds=25 + PROBE_SECONDS)
+    await run(machine, seconds=24 + LOOK_SECONDS)
 
+    assert LOOK_SECONDS <= 5
     assert machine.status["cards"][0]["healthy"] is False
+
+
+async def test_the_loop_sees_overrides_at_once() -> None:
+    machine = LoopMachine()
+    loop = asyncio.get_running_loop()
+    loop.call_later(22, machine.store.set_spec, "n1", {"slotsPerCard": 3})
+
+    await run(machine, seconds=22.1)
+
+    assert machine.status["cards"][0]["slots"] == 3
+    assert machine.store.calls.count("get") == 1  # nothing is polled
+
+
+async def test_the_loop_makes_a_deleted_gpunode_anew_at_once() -> None:
+    machine = LoopMachine()
+    machine.store.documents["n1"] = {"metadata": {"name": "n1"}, "spec": {"slotsPerCard": 3}}
+    loop = asyncio.get_running_loop()
+    loop.call_later(22, machine.store.remove, "n1")
+
+    await run(machine, seconds=22.1)
+
+    # The overrides went with it.
+    assert machine.status["cards"][0]["slots"] == 10
+
+
+async def test_what_a_watch_tells_late_does_not_bring_old_overrides_back() -> None:
+    machine = LoopMachine()
+    loop = asyncio.get_running_loop()
+    await machine.round()
+    old = machine.store.documents["n1"].copy()
+    old["metadata"] = old["metadata"].copy()
+    loop.call_later(21, machine.store.set_spec, "n1", {"slotsPerCard": 3})
+    loop.call_later(22, machine.store.show_again, old)
+
+    await run(machine, seconds=24)
+
+    assert machine.status["cards"][0]["slots"] == 3
+
+
+@pytest.mark.parametrize(
+    "error", [pytest.param(None, id="by itself"), pytest.param(ApiError(410, "too old"), id="410")]
+)
+async def test_a_watch_that_ends_is_begun_again(error: ApiError | None) -> None:
+    machine = LoopMachine()
+    loop = asyncio.get_running_loop()
+    loop.call_later(21, machine.store.end_watches, error)
+    loop.call_later(26, machine.store.set_spec, "n1", {"slotsPerCard": 3})
+
+    await run(machine, seconds=26.1)
+
+    assert machine.status["cards"][0]["slots"] == 3
+
+
+async def test_nothing_is_watched_where_there_is_nothing_to_publish() -> None:
+    machine = LoopMachine(says=None)
+
+    await run(machine, seconds=600)
+
+    assert machine.store.calls == []
 
 
 async def test_the_loop_backs_off_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -322,8 +492,20 @@ async def test_the_loop_backs_off_and_says_so_once(caplog: pytest.LogCaptureFixt
 
     # 1 + 2 + 4 + 8 + 16 s, then every 30 s.
     assert len(machine.store.calls) == 6 + int((303 - 31) / LONGEST_PAUSE)
+    assert machine.publisher.failures == len(machine.store.calls)
+    assert machine.publisher.not_ready() == "GPUNode n1 is not published: no answer"
     warnings = [each.message for each in caplog.records if each.levelno == logging.WARNING]
     assert warnings == ["GPUNode n1 is not published: no answer"]
+
+
+async def test_looks_go_on_while_the_cluster_does_not_answer() -> None:
+    machine = LoopMachine()
+    machine.store.failures = [ApiError(None, "no answer") for _ in range(1000)]
+    asyncio.get_running_loop().call_later(100, setattr, machine, "says", ILL)
+
+    await run(machine, seconds=106)
+
+    assert [str(change) for change in machine.changes] == ["GPU 0 (GPU-a) takes no new Pod: Xid 79"]
 
 
 async def test_the_loop_stops_while_it_backs_off() -> None:
@@ -335,3 +517,39 @@ async def test_the_loop_stops_while_it_backs_off() -> None:
     await run(machine, seconds=40)
 
     assert loop.time() - began == pytest.approx(40, abs=0.1)
+
+
+class SilentMachine(LoopMachine):
+    """A driver that takes its time."""
+
+    takes = 0.0
+    asked = 0
+
+    async def read(self) -> Readings | None:
+        self.asked += 1
+        await asyncio.sleep(self.takes)
+        return await super().read()
+
+
+async def test_a_driver_that_does_not_answer_closes_the_node_and_is_not_asked_twice() -> None:
+    machine = SilentMachine()
+    loop = asyncio.get_running_loop()
+    loop.call_later(12, setattr, machine, "takes", 1000.0)
+
+    await run(machine, seconds=15 + SILENT_SECONDS + 1)
+    asked = machine.asked
+    ready = next(each for each in machine.status["conditions"] if each["type"] == "Ready")
+
+    assert machine.status["cards"] == []
+    assert ready["message"] == "it has not answered for 30 s"
+    assert asked == 4  # after 0, 5, 10 and 15 s
+
+
+async def test_a_slow_driver_is_no_failure() -> None:
+    machine = SilentMachine()
+    machine.takes = SILENT_SECONDS - 1
+
+    await run(machine, seconds=200)
+
+    assert machine.changes == []
+    assert [card["healthy"] for card in machine.status["cards"]] == [True]

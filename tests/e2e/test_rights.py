@@ -52,6 +52,9 @@ UNUSED: Final = {
     Right("cardwise-agent", "apps", "daemonsets", "get", SYSTEM_NAMESPACE, "cardwise-agent"): (
         "an agent that ends asks whether it is uninstalled: `test_advertise` ends some"
     ),
+    Right("cardwise-agent", "events.k8s.io", "events", "create", "default"): (
+        "a card that falls ill is told of: `test_agent` makes some ill"
+    ),
     Right("cardwise-controller", "", "pods", "get"): (
         "a write whose answer was lost is looked up: `test_faults` loses them"
     ),

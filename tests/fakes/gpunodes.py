@@ -1,6 +1,8 @@
 """GPUNodes without a cluster: ``ports.GPUNodeStore`` in memory."""
 
+import asyncio
 import copy
+from collections.abc import AsyncIterator
 from typing import Any
 
 from cardwise.errors import ApiError
@@ -22,6 +24,10 @@ class FakeGPUNodes:
         self.failures: list[ApiError] = []
         """Raised by the next calls, one each."""
         self._keys: dict[tuple[str, str], set[str]] = {}
+        self._version = 0
+        self._watches: list[tuple[str, asyncio.Queue[Json | ApiError | None]]] = []
+        for name in self.documents:
+            self._changed(name)
 
     async def get(self, name: str) -> Json | None:
         self._called("get")
@@ -29,7 +35,9 @@ class FakeGPUNodes:
 
     async def create(self, name: str) -> None:
         self._called("create")
-        self.documents.setdefault(name, {"metadata": {"name": name}})
+        if name not in self.documents:
+            self.documents[name] = {"metadata": {"name": name}}
+            self._changed(name)
 
     async def apply_status(self, name: str, status: Json, manager: str) -> Json | None:
         self._called("apply")
@@ -42,7 +50,59 @@ class FakeGPUNodes:
             del held[key]
         held.update(copy.deepcopy(status))
         self._keys[name, manager] = set(status)
+        self._changed(name)
         return copy.deepcopy(document)
+
+    async def watch(self, name: str) -> AsyncIterator[Json | None]:
+        self._called("watch")
+        news: asyncio.Queue[Json | ApiError | None] = asyncio.Queue()
+        watch = (name, news)
+        self._watches.append(watch)
+        try:
+            if name in self.documents:
+                yield copy.deepcopy(self.documents[name])
+            while True:
+                event = await news.get()
+                if isinstance(event, ApiError):
+                    raise event
+                if event == {}:
+                    return
+                yield event
+        finally:
+            self._watches.remove(watch)
+
+    # --- others -----------------------------------------------------------------------------------
+
+    def set_spec(self, name: str, spec: Json) -> None:
+        """An administrator sets overrides."""
+        self.documents[name]["spec"] = spec
+        self._changed(name)
+
+    def remove(self, name: str) -> None:
+        """The GPUNode is deleted."""
+        del self.documents[name]
+        for key in [key for key in self._keys if key[0] == name]:
+            del self._keys[key]
+        self._tell(name, None)
+
+    def show_again(self, document: Json) -> None:
+        """Every watch tells of a state that is past, as a cache that lags does."""
+        self._tell(document["metadata"]["name"], document)
+
+    def end_watches(self, error: ApiError | None = None) -> None:
+        """Every watch ends, by itself or with an error."""
+        for _, news in self._watches:
+            news.put_nowait({} if error is None else error)
+
+    def _changed(self, name: str) -> None:
+        self._version += 1
+        self.documents[name]["metadata"]["resourceVersion"] = str(self._version)
+        self._tell(name, self.documents[name])
+
+    def _tell(self, name: str, document: Json | None) -> None:
+        for watched, news in self._watches:
+            if watched == name:
+                news.put_nowait(copy.deepcopy(document))
 
     def _called(self, verb: str) -> None:
         self.calls.append(verb)

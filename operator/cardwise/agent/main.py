@@ -15,16 +15,20 @@ import yaml
 
 from cardwise import kube, options, settings_file
 from cardwise.agent.advertise import Advertiser
+from cardwise.agent.health import Change, Health
+from cardwise.agent.herald import Herald
+from cardwise.agent.metrics import Metrics
 from cardwise.agent.nvml import NvidiaLibrary
 from cardwise.agent.probe import failed, probe
 from cardwise.agent.publish import NO_LIBRARY, Publisher
+from cardwise.agent.server import listen
 from cardwise.agent.simulated import PROFILES, SimulatedNvml
 from cardwise.errors import BadDocument, CardwiseError, NvmlUnavailable
 from cardwise.kube.gpunodes import KubeGPUNodes
-from cardwise.kube.nodestatus import KubeNodeStatus
+from cardwise.kube.nodestatus import KubeNodeEvents, KubeNodeStatus
 from cardwise.model import NodeOverrides
 from cardwise.names import SYSTEM_NAMESPACE, Door
-from cardwise.ports import Nvml
+from cardwise.ports import Nvml, Readings
 from cardwise.settings import Settings
 from cardwise.wire.gpunodes import document_of
 
@@ -66,6 +70,11 @@ class _BadInput(click.ClickException):
 @click.option("--node-name", envvar="NODE_NAME", help="By default the host's name.")
 @click.option("--config", type=click.Path(path_type=Path), help="The settings file.")
 @click.option("--kubeconfig", help="By default KUBECONFIG, else the Pod's own account.")
+@click.option(
+    "--metrics-listen",
+    type=options.Address("0.0.0.0:9395"),
+    help="For probes and Prometheus, by plain HTTP. By default nowhere.",
+)
 @options.log_level
 def main(
     nvml: str,
@@ -73,6 +82,7 @@ def main(
     node_name: str | None,
     config: Path | None,
     kubeconfig: str | None,
+    metrics_listen: tuple[str, int] | None,
     log_level: str,
 ) -> None:
     """Publish this machine's NVIDIA cards as the GPUNode of its Node."""
@@ -86,9 +96,11 @@ def main(
         elif kubeconfig and not Path(kubeconfig).is_file():
             raise _BadInput(f"--kubeconfig is {kubeconfig}: there is no such file")
         else:
-            asyncio.run(_publish(source, name, settings, kubeconfig))
+            asyncio.run(_publish(source, name, settings, kubeconfig, metrics_listen))
     except CardwiseError as error:
         raise _BadInput(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _source(nvml: str, *, node: str) -> Nvml:
@@ -119,12 +131,19 @@ def _print(source: Nvml, name: str, settings: Settings) -> None:
     click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
 
 
-async def _publish(source: Nvml, name: str, settings: Settings, kubeconfig: str | None) -> None:
+async def _publish(
+    source: Nvml,
+    name: str,
+    settings: Settings,
+    kubeconfig: str | None,
+    metrics_listen: tuple[str, int] | None,
+) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     client = await kube.connect(kubeconfig)
+    runner = None
     try:
         LOG.info("the agent of node %s starts", name)
         advertiser = Advertiser(
@@ -132,23 +151,55 @@ async def _publish(source: Nvml, name: str, settings: Settings, kubeconfig: str 
             store=KubeNodeStatus(client, namespace=_namespace()),
             bounded=not settings.scheduling.initShrink,
         )
+        herald = Herald(node=name, store=KubeNodeEvents(client), now=lambda: datetime.now(UTC))
         publisher = Publisher(
             name=name,
-            read=lambda: asyncio.to_thread(source.read),
+            read=lambda: asyncio.to_thread(_measured, source, metrics),
             store=KubeGPUNodes(client),
             settings=settings.agent,
             clock=SystemClock(),
+            health=Health(settings.agent.ignoredXids),
             published=advertiser.learn,
+            changed=lambda change: _changed(change, herald, metrics),
         )
+        metrics = Metrics(
+            name, report=lambda: publisher.report, failures=lambda: publisher.failures
+        )
+        if metrics_listen is not None:
+            runner = await listen(
+                metrics_listen,
+                not_ready=publisher.not_ready,
+                hopeless=publisher.hopeless,
+                metrics=metrics.render,
+                content_type=metrics.CONTENT_TYPE,
+            )
         through_gates = settings.scheduling.door is Door.GATES or settings.scheduling.bothDoors
         async with asyncio.TaskGroup() as loops:
-            loops.create_task(publisher.run(stop))
+            events = loops.create_task(herald.run())
             loops.create_task(advertiser.run(stop) if through_gates else advertiser.retire(stop))
+            await loops.create_task(publisher.run(stop))
+            events.cancel()
         if through_gates and POD_NAMESPACE in os.environ:
             await advertiser.leave()
         LOG.info("the agent of node %s ends", name)
     finally:
+        if runner is not None:
+            await runner.cleanup()
         await client.close()
+
+
+def _measured(source: Nvml, metrics: Metrics) -> Readings | None:
+    with metrics.probing():
+        readings = source.read()
+    if readings is not None:
+        metrics.read(readings)
+    return readings
+
+
+def _changed(change: Change, herald: Herald, metrics: Metrics) -> None:
+    LOG.info("%s", change)
+    metrics.changed(change)
+    herald.tell(change)
 
 
 def _namespace() -> str:

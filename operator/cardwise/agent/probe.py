@@ -5,7 +5,7 @@ offer 23040 MiB?") is decided here, and here is no clock and no cluster.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from cardwise import names
@@ -42,7 +42,7 @@ def probe(name: str, readings: Readings, agent: Agent, overrides: NodeOverrides)
     return Report(
         node=GPUNode(name=name, cards=cards, links=links),
         driver_version=readings.driver_version,
-        conditions=(_ready(cards, readings.troubles), _topology(links)),
+        conditions=(_ready(cards, readings.troubles), _topology(links, readings.doubts)),
     )
 
 
@@ -62,6 +62,33 @@ def failed(name: str, why: str) -> Report:
             ),
         ),
     )
+
+
+def dated(
+    conditions: tuple[Condition, ...], before: tuple[Condition, ...], now: str
+) -> tuple[Condition, ...]:
+    """Each condition with the time when it last changed its mind."""
+    since = {(condition.type, condition.holds): condition.since for condition in before}
+    return tuple(
+        replace(condition, since=since.get((condition.type, condition.holds)) or now)
+        for condition in conditions
+    )
+
+
+def told(report: Report, before: Report | None) -> str:
+    """One line about a new report: what it says, and what is new in it."""
+    node = report.node
+    healthy = sum(card.healthy for card in node.cards)
+    line = f"GPUNode {node.name} published: {len(node.cards)} cards, {healthy} healthy"
+    for condition in report.conditions:
+        line += f"; {condition.type}={condition.holds} ({condition.reason}: {condition.message})"
+    if before is None:
+        return f"{line}; the first since the start"
+    was = {card.uuid: card for card in before.node.cards}
+    changed = [f"card {card.index}" for card in node.cards if was.pop(card.uuid, None) != card]
+    gone = [f"card {card.index} gone" for card in was.values()]
+    links = ["links"] if node.links != before.node.links else []
+    return f"{line}; changed: {', '.join([*changed, *gone, *links]) or 'conditions'}"
 
 
 def _card(reading: CardReading, agent: Agent, overrides: NodeOverrides) -> Card:
@@ -134,7 +161,7 @@ def _ready(cards: tuple[Card, ...], troubles: tuple[str, ...]) -> Condition:
     )
 
 
-def _topology(links: tuple[Link, ...] | None) -> Condition:
+def _topology(links: tuple[Link, ...] | None, doubts: tuple[str, ...]) -> Condition:
     if links is None:
         return Condition(
             type=names.CONDITION_TOPOLOGY,
@@ -146,8 +173,8 @@ def _topology(links: tuple[Link, ...] | None) -> Condition:
     return Condition(
         type=names.CONDITION_TOPOLOGY,
         holds=True,
-        reason="LinksReported",
-        message=f"{joined} of {len(links)} pairs are joined by NVLink",
+        reason="LinksDoubtful" if doubts else "LinksReported",
+        message=_cut("; ".join([f"{joined} of {len(links)} pairs are joined by NVLink", *doubts])),
     )
 
 

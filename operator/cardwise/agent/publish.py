@@ -1,7 +1,7 @@
-"""The loop: probe, compare, publish (contracts.md, "GPUNode").
+"""The loops: look at the cards, publish what is new, follow what an administrator sets.
 
-A report goes out when it says something new or the heartbeat is due. The answer to each is the
-GPUNode as it then is, so an administrator's change of its ``spec`` is seen without another call.
+A report goes out when it says something new or the heartbeat is due. What an administrator changes
+in the GPUNode's ``spec`` comes by a watch, and so does its end.
 """
 
 import asyncio
@@ -12,19 +12,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from cardwise import names
-from cardwise.agent.probe import Report, failed, probe
+from cardwise.agent.health import Change, Health
+from cardwise.agent.probe import Report, dated, failed, probe, told
 from cardwise.errors import ApiError, BadGPUNode, NvmlUnavailable
 from cardwise.model import Condition, NodeOverrides
 from cardwise.ports import GPUNodeStore, Readings
 from cardwise.settings import Agent
-from cardwise.wire.gpunodes import conditions_of, overrides_of, report_of
+from cardwise.wire.gpunodes import conditions_of, overrides_of, report_of, version_of
 
 LOG = logging.getLogger(__name__)
 
-PROBE_SECONDS = 10.0
-"""Between two probes: how late a card's failure may be seen."""
+LOOK_SECONDS = 5.0
+"""Between two looks at the cards. An illness is published within 10 s."""
+SILENT_SECONDS = 30.0
+"""For the driver's answer to a look; a first one may wake sleeping cards for seconds each."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds after a failed call; well within the 180 s after which a report is stale."""
+HOPELESS_SECONDS = 600.0
+"""After this long of a failing driver a new process may do better: a container keeps the driver's
+library that there was at its start, and a new driver does not speak with an old library."""
 
 NO_LIBRARY = "this machine has no NVIDIA library (libnvidia-ml.so.1), so it has no cards to report"
 
@@ -43,19 +49,28 @@ class Clock(Protocol):
 
 @dataclass(slots=True)
 class _Memory:
-    """What the loop knows from one round to the next."""
+    """What the loops know from one round to the next."""
 
+    looked: bool = False
+    """Whether the driver ever answered, or failed."""
+    readings: Readings | str | None = None
+    """What it said last: a text says why it fails, None that there is none."""
+    failing: float | None = None
+    """Since when it fails, in monotonic seconds."""
     overrides: NodeOverrides = field(default_factory=NodeOverrides)
     conditions: tuple[Condition, ...] = ()
     """As last published, for the time of their last change."""
     published: Report | None = None
+    """None: nothing yet, or the GPUNode went since."""
     due: float = 0.0
     """When the next heartbeat is due."""
     read: bool = False
     """Whether the GPUNode was read since the start."""
+    version: int = 0
+    """Of the GPUNode as it was last seen."""
     complaints: dict[str, str] = field(default_factory=dict)
-    """What was last logged as wrong with the driver, the cluster and the overrides, so that it is
-    not logged again."""
+    """What was last logged as wrong with the driver, the cluster, the watch and the overrides, so
+    that it is not logged again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,35 +83,80 @@ class Publisher:
     store: GPUNodeStore
     settings: Agent
     clock: Clock
+    health: Health = field(default_factory=Health)
     published: Callable[[dict[str, Any]], None] = lambda _: None
     """Told the GPUNode as the cluster has it, after each report."""
+    changed: Callable[[Change], None] = lambda _: None
+    """Told what is new about the health of cards and driver, before it is published."""
     jitter: Callable[[], float] = random.random
     """A number from 0 to 1, so that a thousand agents don't move in step."""
+    failures: int = field(default=0, init=False)
+    """Reports that the cluster did not take."""
     _memory: _Memory = field(default_factory=_Memory, init=False)
+    _asked: asyncio.Future[Readings | None] | None = field(default=None, init=False)
+    """A look that the driver has not answered yet."""
+    _news: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _begun: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Publish until ``stop`` is set. No failure of driver or cluster ends it."""
-        pause = 0.0
-        while not stop.is_set():
-            try:
-                await self.round()
-            except ApiError as error:
-                pause = min(max(2 * pause, FIRST_PAUSE), LONGEST_PAUSE)
-                self._complain("cluster", f"GPUNode {self.name} is not published: {error}")
-            else:
-                pause = 0.0
-            calm = min(PROBE_SECONDS, self.settings.reportSeconds)
-            await _wait(stop, pause * (0.5 + self.jitter()) if pause else calm)
+        async with asyncio.TaskGroup() as group:
+            loops = (self._looking(), self._telling(), self._following())
+            tasks = [group.create_task(loop) for loop in loops]
+            await stop.wait()
+            for task in tasks:
+                task.cancel()
 
-    async def round(self) -> None:
-        """Probe once, and publish where it says something new or the heartbeat is due.
+    @property
+    def report(self) -> Report | None:
+        """What was last published; None before that."""
+        return self._memory.published
 
-        Raises:
-            ApiError: the cluster did not take it; the next round tries again.
-        """
+    def not_ready(self) -> str:
+        """Why this node's cards are not offered as they should be; empty where they are."""
+        memory = self._memory
+        if not memory.looked:
+            return "the driver was not asked yet"
+        if memory.readings is None:
+            return ""  # a machine without cards is as it should be
+        if isinstance(memory.readings, str):
+            return f"the driver fails: {memory.readings}"
+        if memory.published is None or "cluster" in memory.complaints:
+            return memory.complaints.get("cluster", "nothing is published yet")
+        return ""
+
+    def hopeless(self) -> str:
+        """Why only a new process may do better; empty where this one does well, or may yet."""
+        since = self._memory.failing
+        if since is None or self.clock.monotonic() - since < HOPELESS_SECONDS:
+            return ""
+        return f"the driver fails for more than {HOPELESS_SECONDS:g} s: {self._memory.readings}"
+
+    async def look(self) -> None:
+        """Look at the cards once."""
         memory = self._memory
         readings = await self._readings()
-        if readings is None:
+        if isinstance(readings, str):
+            memory.failing = self.clock.monotonic() if memory.failing is None else memory.failing
+            changes = self.health.fail(readings)
+        elif readings is None:
+            changes = ()
+        else:
+            memory.failing = None
+            readings, changes = self.health.judge(readings)
+        memory.readings, memory.looked = readings, True
+        for change in changes:
+            self.changed(change)
+        self._news.set()
+
+    async def tell(self) -> None:
+        """Publish, where there is something new to say or the heartbeat is due.
+
+        Raises:
+            ApiError: the cluster did not take it; it is to be told again.
+        """
+        memory = self._memory
+        if memory.readings is None:
             return
         if not memory.read:
             self._learn(await self.store.get(self.name))
@@ -104,31 +164,84 @@ class Publisher:
         # At most once more: the answer may bring overrides that change what is to be said.
         for _ in range(2):
             report = (
-                failed(self.name, readings)
-                if isinstance(readings, str)
-                else probe(self.name, readings, self.settings, memory.overrides)
+                failed(self.name, memory.readings)
+                if isinstance(memory.readings, str)
+                else probe(self.name, memory.readings, self.settings, memory.overrides)
             )
             if report == memory.published and self.clock.monotonic() < memory.due:
                 return
             await self._publish(report)
 
+    # --- the loops --------------------------------------------------------------------------------
+
+    async def _looking(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(min(LOOK_SECONDS, self.settings.reportSeconds))
+
+    async def _telling(self) -> None:
+        pause = 0.0
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            try:
+                await self.tell()
+            except ApiError as error:
+                self.failures += 1
+                self._complain("cluster", f"GPUNode {self.name} is not published: {error}")
+                pause = await self._rest(pause)
+                self._news.set()
+            else:
+                pause = 0.0
+
+    async def _following(self) -> None:
+        """Keep a watch on the GPUNode, once it was published."""
+        await self._begun.wait()
+        pause = 0.0
+        while True:
+            try:
+                async for document in self.store.watch(self.name):
+                    self._see(document)
+                    self._memory.complaints.pop("watch", None)
+                    pause = 0.0
+            except ApiError as error:
+                self._complain("watch", f"GPUNode {self.name} is not watched: {error}")
+            pause = await self._rest(pause)
+
+    async def _rest(self, pause: float) -> float:
+        """Wait, longer each time; answers how long."""
+        pause = min(max(2 * pause, FIRST_PAUSE), LONGEST_PAUSE)
+        await asyncio.sleep(pause * (0.5 + self.jitter()))
+        return pause
+
+    # --- the driver and the cluster ---------------------------------------------------------------
+
     async def _readings(self) -> Readings | str | None:
         """What the driver says; a text says why it fails, None that there is none."""
+        # Where it still owes the last answer, another question would only wait behind that one.
+        self._asked = self._asked or asyncio.ensure_future(self.read())
+        done, _ = await asyncio.wait({self._asked}, timeout=SILENT_SECONDS)
+        if not done:
+            return self._failing(f"it has not answered for {SILENT_SECONDS:g} s")
+        asked, self._asked = self._asked, None
         try:
-            readings = await self.read()
+            readings = asked.result()
         except NvmlUnavailable as error:
-            self._complain("driver", f"the driver fails: {error}")
-            return str(error)
+            return self._failing(str(error))
         if readings is None:
             self._complain("driver", f"no GPUNode: {NO_LIBRARY}")
         else:
             self._memory.complaints.pop("driver", None)
         return readings
 
+    def _failing(self, why: str) -> str:
+        self._complain("driver", f"the driver fails: {why}")
+        return why
+
     async def _publish(self, report: Report) -> None:
         memory = self._memory
         now = self.clock.now()
-        conditions = _dated(report.conditions, memory.conditions, now)
+        conditions = dated(report.conditions, memory.conditions, now)
         status = report_of(
             replace(report.node, reported_at=now),
             driver_version=report.driver_version,
@@ -142,8 +255,9 @@ class Publisher:
         )
         memory.complaints.pop("cluster", None)
         if report != before:
-            LOG.info("%s", _told(report, before))
+            LOG.info("%s", told(report, before))
         self._learn(document)
+        self._begun.set()
         self.published(document)
 
     async def _apply(self, status: dict[str, Any]) -> dict[str, Any]:
@@ -155,10 +269,26 @@ class Publisher:
             raise ApiError(None, "it is gone as soon as it is made")
         return document
 
+    def _see(self, document: dict[str, Any] | None) -> None:
+        """Take in what the watch tells."""
+        before = self._memory.overrides
+        if document is None:
+            LOG.info("GPUNode %s was deleted", self.name)
+            self._memory.published, self._memory.overrides = None, NodeOverrides()
+        else:
+            self._learn(document)
+        if document is None or self._memory.overrides != before:
+            self._news.set()
+
     def _learn(self, document: dict[str, Any] | None) -> None:
         """Take from a GPUNode what is not ours to decide; nonsense leaves things as they are."""
         if document is None:
             return
+        # The watch's cache may be behind the answer to a write.
+        version = version_of(document)
+        if version < self._memory.version:
+            return
+        self._memory.version = version
         if not self._memory.conditions:
             self._memory.conditions = conditions_of(document)
         try:
@@ -175,37 +305,3 @@ class Publisher:
         if sentence != self._memory.complaints.get(about):
             LOG.warning("%s", sentence)
             self._memory.complaints[about] = sentence
-
-
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(stop.wait(), seconds)
-    except TimeoutError:
-        return
-
-
-def _dated(
-    conditions: tuple[Condition, ...], before: tuple[Condition, ...], now: str
-) -> tuple[Condition, ...]:
-    """Each condition with the time when it last changed its mind."""
-    since = {(condition.type, condition.holds): condition.since for condition in before}
-    return tuple(
-        replace(condition, since=since.get((condition.type, condition.holds)) or now)
-        for condition in conditions
-    )
-
-
-def _told(report: Report, before: Report | None) -> str:
-    """One line about a new report: what it says, and what is new in it."""
-    node = report.node
-    healthy = sum(card.healthy for card in node.cards)
-    line = f"GPUNode {node.name} published: {len(node.cards)} cards, {healthy} healthy"
-    for condition in report.conditions:
-        line += f"; {condition.type}={condition.holds} ({condition.reason}: {condition.message})"
-    if before is None:
-        return f"{line}; the first since the start"
-    was = {card.uuid: card for card in before.node.cards}
-    changed = [f"card {card.index}" for card in node.cards if was.pop(card.uuid, None) != card]
-    gone = [f"card {card.index} gone" for card in was.values()]
-    links = ["links"] if node.links != before.node.links else []
-    return f"{line}; changed: {', '.join([*changed, *gone, *links]) or 'conditions'}"

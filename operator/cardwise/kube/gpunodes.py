@@ -3,6 +3,7 @@
 Agent and controller each apply their own part of the status, so ``apply_status`` serves both.
 """
 
+from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
 
@@ -64,6 +65,12 @@ class KubeGPUNodes:
     ) -> dict[str, Any] | None:
         """Server-side apply: what the manager leaves out goes, other managers' parts stay."""
         return await or_none(apply_status(self._client, name, status, manager))
+
+    async def watch(self, name: str) -> AsyncIterator[dict[str, Any] | None]:
+        """The GPUNode as it is, then after each change, None when it went."""
+        query = {"fieldSelector": f"metadata.name={name}"}
+        async for event in self._client.watch(GPUNODES, query=query):
+            yield None if event["type"] == "DELETED" else event["object"]
 
     async def _node(self, name: str) -> dict[str, Any] | None:
         """The Node; None where there is none, or where we may not look."""

@@ -1,4 +1,4 @@
-"""What a Node advertises: the adapter of ``ports.NodeStatus``, which the agent asks."""
+"""A Node, as its agent speaks of it: adapters of ``ports.NodeStatus`` and ``ports.NodeEvents``."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -11,6 +11,19 @@ from cardwise.wire.nodestatus import patch_of
 
 _MERGE = "application/merge-patch+json"
 _NODES = "/api/v1/nodes"
+
+
+class KubeNodeEvents:
+    """``ports.NodeEvents`` on a real API server."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def create_event(self, event: dict[str, Any]) -> None:
+        """Post an event (events.k8s.io/v1)."""
+        namespace = quote(event["metadata"]["namespace"], safe="")
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        await self._client.request("POST", path, body=event)
 
 
 class KubeNodeStatus:

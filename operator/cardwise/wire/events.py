@@ -7,6 +7,9 @@ from cardwise.names import API_GROUP, EventReason
 from cardwise.wire.phrases import fitted
 
 _CONTROLLER = f"{API_GROUP}/controller"
+_AGENT = f"{API_GROUP}/agent"
+_OF_NODES = "default"
+"""Where events on objects without a namespace belong."""
 _NAME_KEPT = 230
 """Of the Pod's name: an event's name has room for 253 characters."""
 
@@ -27,17 +30,11 @@ def event_body(
     """
     placed = reason in (EventReason.CARDS_ALLOCATED, EventReason.BINDING_FAILED)
     return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {
-            "name": f"{pod.name[:_NAME_KEPT]}.{serial:016x}",
-            "namespace": pod.namespace,
-        },
-        "eventTime": when,
+        **_event(warning=warning, reason=reason, note=note, when=when),
+        "metadata": _metadata(pod.namespace, pod.name, serial),
         "reportingController": _CONTROLLER,
         "reportingInstance": instance[:128],
         "action": "Binding" if placed else "Scheduling",
-        "reason": reason,
         "regarding": {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -45,8 +42,23 @@ def event_body(
             "name": pod.name,
             "uid": pod.uid,
         },
-        "note": fitted(note),
-        "type": "Warning" if warning else "Normal",
+    }
+
+
+def node_event_body(
+    node: str, *, warning: bool, reason: str, note: str, when: str, serial: int
+) -> dict[str, Any]:
+    """Make an agent's event on its Node; the arguments are those of ``event_body``.
+
+    Its ``uid`` is the node's name, as in kubelet's own events: kubectl looks for both.
+    """
+    return {
+        **_event(warning=warning, reason=reason, note=note, when=when),
+        "metadata": _metadata(_OF_NODES, node, serial),
+        "reportingController": _AGENT,
+        "reportingInstance": node[:128],
+        "action": "Probing",
+        "regarding": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
     }
 
 
@@ -63,3 +75,18 @@ def again_body(count: int, when: str, note: str) -> dict[str, Any]:
     """
     series = {"count": max(2, count), "lastObservedTime": when}
     return {"message": fitted(note), "series": series}
+
+
+def _event(*, warning: bool, reason: str, note: str, when: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "eventTime": when,
+        "reason": reason,
+        "note": fitted(note),
+        "type": "Warning" if warning else "Normal",
+    }
+
+
+def _metadata(namespace: str, about: str, serial: int) -> dict[str, str]:
+    return {"name": f"{about[:_NAME_KEPT]}.{serial:016x}", "namespace": namespace}

@@ -126,6 +126,12 @@ def uses_of(document: Json) -> dict[str, CardUse]:
     return uses
 
 
+def version_of(document: Json) -> int:
+    """The resource version; 0 where there is none that can be compared."""
+    written = text(at(document, "metadata", "resourceVersion"))
+    return int(written) if written.isdecimal() else 0
+
+
 def cordoned_by_annotation(node_document: Json) -> frozenset[str]:
     """UUIDs that HAMi's annotation on a Node closes: a comma list, blanks around them dropped."""
     members = text(at(node_document, "metadata", "annotations", names.NODE_CORDON)).split(",")
