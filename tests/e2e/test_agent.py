@@ -1,8 +1,12 @@
 """The agent against a real API server: its GPUNode appears, changes, and comes back."""
 
 import json
+import re
 import sys
-from collections.abc import Iterator
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,8 @@ import pytest
 import yaml
 
 from cardwise.wire.gpunodes import gpunode_of
-from controlplane.launcher import ControlPlane, Process
+from controlplane.launcher import ControlPlane, Process, free_port
+from fakes.nvidia import EVERYTHING, LOST, UNKNOWN, FakeMachine
 
 ROOT = Path(__file__).parents[2]
 CRD = ROOT / "crds/gpunodes.yaml"
@@ -82,3 +87,115 @@ def test_an_agent_publishes_follows_and_mends_its_gpunode(cp: ControlPlane, tmp_
     cp.kubectl("delete", "gn", "n1")
     back = [("GPU-a", 15360, True), ("GPU-b", 15360, False)]
     cp.wait("the GPUNode to come back", lambda: cards(cp, "n1") == back, timeout=30)
+
+
+# A machine with the driver's library --------------------------------------------------------------
+
+
+class Machine:
+    """A node with eight H100 behind the fake library, and the agent that looks at them."""
+
+    def __init__(self, cp: ControlPlane, node: str, directory: Path) -> None:
+        self.cp = cp
+        self.node = node
+        self.fake = FakeMachine(directory / "machine")
+        self.fake.become("h100x8")
+        self.fake.write()
+        self.port = free_port()
+        cp.add_node(node)
+        cp.start_process(
+            f"agent-{node}",
+            [
+                str(AGENT),
+                f"--node-name={node}",
+                f"--kubeconfig={cp.admin_kubeconfig}",
+                f"--metrics-listen=127.0.0.1:{self.port}",
+            ],
+            env=self.fake.environment(directory),
+        )
+        self.within(30, lambda: len(self.verdicts()) == 8)
+
+    def status(self) -> dict[str, Any]:
+        found = self.cp.kubectl("get", "gn", self.node, "--ignore-not-found", "-o=json")
+        status: dict[str, Any] = json.loads(found).get("status", {}) if found else {}
+        return status
+
+    def verdicts(self) -> list[str]:
+        """Why each card is closed; empty where it is not."""
+        return [card.get("unhealthyReason", "") for card in self.status().get("cards", ())]
+
+    def ask(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}") as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def within(self, seconds: float, so: Callable[[], bool]) -> None:
+        began = time.monotonic()
+        self.cp.wait("the GPUNode to say so", so, timeout=seconds)
+        assert time.monotonic() - began <= seconds
+
+    def events(self) -> list[str]:
+        """Reasons under the Node, as a person sees them."""
+        shown = self.cp.kubectl("describe", "node", self.node).partition("Events:")[2]
+        return re.findall(r"\b(Card\w+|Driver\w+)\b  ", shown)
+
+
+def test_a_card_that_falls_ill_is_closed_within_ten_seconds_and_told_of(
+    cp: ControlPlane, tmp_path: Path
+) -> None:
+    machine = Machine(cp, "n2", tmp_path)
+    fine = [""] * 8
+    xid = "Xid 79: fallen off the bus"
+
+    machine.fake.cards[3].xids.append(79)
+    machine.fake.cards[3].errors = {EVERYTHING: LOST}
+    machine.fake.cards[5].xids.append(13)  # a program's own fault
+    machine.fake.write()
+    machine.within(10, lambda: machine.verdicts() == ["", "", "", xid, *[""] * 4])
+    links = machine.status()["links"]
+    metrics = machine.ask("/metrics")[1]
+
+    machine.fake.cards[3].errors = {}
+    machine.fake.write()
+    machine.within(20, lambda: machine.verdicts() == fine)
+    cp.wait("the events", lambda: len(machine.events()) == 2, 10)
+
+    assert machine.events() == ["CardUnhealthy", "CardHealthy"]
+    assert {link["nvlinks"] for link in links} == {18}
+    uuid = machine.fake.cards[3].uuid
+    ill = (
+        f'cardwise_card_changes_total{{device_uuid="{uuid}",node="n2",reason="CardUnhealthy"}} 1.0'
+    )
+    assert ill in metrics.splitlines()
+    assert machine.ask("/readyz") == (200, "ok\n")
+
+
+def test_overrides_hold_within_five_seconds(cp: ControlPlane, tmp_path: Path) -> None:
+    machine = Machine(cp, "n3", tmp_path)
+
+    cp.kubectl("patch", "gn", "n3", "--type=merge", "-p", '{"spec": {"slotsPerCard": 3}}')
+
+    machine.within(5, lambda: {card["slots"] for card in machine.status()["cards"]} == {3})
+
+
+def test_a_driver_that_fails_closes_the_node_and_opens_it_again(
+    cp: ControlPlane, tmp_path: Path
+) -> None:
+    machine = Machine(cp, "n4", tmp_path)
+
+    machine.fake.errors = {"nvmlDeviceGetCount_v2": UNKNOWN}
+    machine.fake.write()
+    machine.within(10, lambda: machine.verdicts() == [])
+    failing = [machine.ask("/readyz"), machine.ask("/livez")]
+    ready = next(each for each in machine.status()["conditions"] if each["type"] == "Ready")
+
+    machine.fake.errors = {}
+    machine.fake.write()
+    machine.within(20, lambda: machine.verdicts() == [""] * 8)
+    cp.wait("the events", lambda: len(machine.events()) == 2, 10)
+
+    assert (ready["status"], ready["message"]) == ("False", "NVML says: Unknown Error")
+    assert failing == [(503, "the driver fails: NVML says: Unknown Error\n"), (200, "ok\n")]
+    assert machine.events() == ["DriverFailed", "DriverAnswers"]
