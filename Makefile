@@ -82,6 +82,10 @@ controlplane: $(STAMP) ## build the control plane's programs (minutes at first, 
 bench: $(STAMP) ## how fast /filter answers
 	@PYTHONPATH=tests $(PY) tests/bench/filter_bench.py
 
+.PHONY: bench-agent
+bench-agent: controlplane ## what an agent of eight cards costs its node
+	@PYTHONPATH=tests $(PY) tests/bench/agent_bench.py
+
 .PHONY: coverage
 coverage: guard $(STAMP) ## unit tests, and the lines and branches they leave out
 	@$(VENV)/bin/coverage run -m pytest -q -m "not e2e" $(ARGS)

@@ -135,20 +135,26 @@ class FakeMachine:
 
     def environment(self, directory: Path) -> dict[str, str]:
         """For a process that is to find this machine's library."""
-        shutil.copy(built(), directory / NAME)
+        placed(directory)
         return {**os.environ, "LD_LIBRARY_PATH": str(directory), VARIABLE: str(self.path)}
 
 
 def here(monkeypatch: pytest.MonkeyPatch, directory: Path) -> FakeMachine:
     """A machine whose library ``pynvml`` finds in this process, until the test ends."""
     # A copy of its own, because the loader gives the same file the same memory.
-    library = directory / NAME
-    shutil.copy(built(), library)
+    library = placed(directory)
     monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(library)))
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     machine = FakeMachine(directory / "machine")
     monkeypatch.setenv(VARIABLE, str(machine.path))
     return machine
+
+
+def placed(directory: Path) -> Path:
+    """The library under the driver's name; a process that has it open keeps its own."""
+    new = directory / f"{NAME}.new"
+    shutil.copy(built(), new)
+    return new.rename(directory / NAME)
 
 
 def built() -> Path:
