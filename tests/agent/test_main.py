@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from ctypes.util import find_library
@@ -160,6 +161,13 @@ def test_print_says_so_where_there_is_no_nvidia_library() -> None:
             "Error: --kubeconfig is /nonexistent: there is no such file\n",
             id="no such kubeconfig",
         ),
+        pytest.param(
+            ["--nvml", "simulated:t4x4", "--metrics-listen", "9395"],
+            "Usage: cardwise-agent [OPTIONS]\nTry 'cardwise-agent --help' for help.\n\n"
+            "Error: Invalid value for '--metrics-listen': '9395' is not an address; write e.g."
+            " 0.0.0.0:9395\n",
+            id="no address",
+        ),
     ],
 )
 def test_bad_input_ends_with_one_sentence(arguments: list[str], sentence: str) -> None:
@@ -182,8 +190,24 @@ def test_bad_settings_end_with_one_sentence_that_names_file_and_key(tmp_path: Pa
     assert done.stderr.count("\n") == 1
 
 
-def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
-    # Nobody listens on port 1: the agent keeps trying, as it would while an API server restarts.
+def test_an_address_that_is_taken_ends_with_one_sentence(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = agent(
+            *("--nvml", "simulated:t4x4", "--kubeconfig", str(nowhere(tmp_path))),
+            *("--metrics-listen", f"127.0.0.1:{port}", "--log-level", "warning"),
+        )
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: ")
+    assert f"('127.0.0.1', {port})" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def nowhere(tmp_path: Path) -> Path:
+    """Of an API server that does not answer: nobody listens on port 1."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
         yaml.safe_dump(
@@ -197,6 +221,12 @@ def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
             }
         )
     )
+    return kubeconfig
+
+
+def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
+    # The agent keeps trying, as it would while an API server restarts.
+    kubeconfig = nowhere(tmp_path)
     arguments = ["--nvml", "simulated:t4x4", "--node-name", "n1", "--kubeconfig", str(kubeconfig)]
     with subprocess.Popen([AGENT, *arguments], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -93,7 +93,7 @@ def test_a_whole_machine_is_read_as_its_profile_tells_of_it(
     ("mask", "kernel", "numa"),
     [
         pytest.param(0b10, "0", 1, id="NVML goes before the kernel"),
-        pytest.param(0b11, "1", 1, id="NVML names two nodes, which is none"),
+        pytest.param(0b11, "0", 0, id="NVML names two nodes, which is none"),
         pytest.param(0, "1", 1, id="NVML names none"),
         pytest.param(None, "1\n", 1, id="NVML does not know"),
         pytest.param(None, "-1\n", None, id="the kernel says -1"),
@@ -249,6 +249,24 @@ def test_a_card_that_never_said_who_it_is_is_told_of_and_the_others_are_read(
     assert readings.troubles == ("card 0 can't be read: GPU is lost",)
 
 
+def test_a_card_that_moved_is_not_taken_for_the_silent_one_in_its_old_place(
+    machine: FakeMachine,
+) -> None:
+    machine.cards = [FakeCard()]
+    nvml = NvidiaLibrary()
+    read(machine, nvml)
+    machine.errors = {"nvmlDeviceGetCount_v2": UNKNOWN}
+    with pytest.raises(NvmlUnavailable):
+        read(machine, nvml)
+    machine.errors = {}
+    machine.cards = [FakeCard(uuid="GPU-z", errors={EVERYTHING: LOST}), FakeCard()]
+
+    readings = read(machine, nvml)
+
+    assert [(card.uuid, card.index, card.trouble) for card in readings.cards] == [("GPU-a", 1, "")]
+    assert readings.troubles == ("card 0 can't be read: GPU is lost",)
+
+
 def test_another_card_in_the_same_place_is_another_card(machine: FakeMachine) -> None:
     machine.cards = [FakeCard(), FakeCard(uuid="GPU-b", name="L4")]
     nvml = NvidiaLibrary()
@@ -318,6 +336,13 @@ def test_straight_links_are_found_by_the_address_of_the_other_card(machine: Fake
             id="a link that only one end knows does not count",
         ),
         pytest.param([SWITCH] * 18, [SWITCH] * 4, 4, (), id="a switch, and fewer links to it"),
+        pytest.param(
+            [to(BUSES[6], "switch")] * 3,
+            [to(BUSES[7], "switch")] * 2,
+            2,
+            (),
+            id="switches with addresses of their own",
+        ),
         pytest.param([SWITCH] * 18, [to(BUSES[7])], 0, (), id="only one is behind a switch"),
         pytest.param(
             [to(ALL_ONES, "untold")] * 3,
@@ -358,9 +383,11 @@ def test_links_of_a_pair(
 
 
 def test_links_of_cards_without_an_address_lead_nowhere(machine: FakeMachine) -> None:
-    machine.cards = [FakeCard(bus=None, links=[to("")]), FakeCard(uuid="GPU-b", bus=None)]
+    machine.cards = [FakeCard(uuid=uuid, bus=None, links=[to("")]) for uuid in ("GPU-a", "GPU-b")]
 
-    assert read(machine).links is None
+    readings = read(machine)
+
+    assert (readings.links, readings.doubts) == (None, ())
 
 
 def test_links_are_unknown_where_nothing_is_known_of_any_pair(machine: FakeMachine) -> None:
@@ -412,6 +439,15 @@ def test_events_are_asked_for_again_where_that_failed(machine: FakeMachine) -> N
     machine.cards[0].xids = [48]
 
     assert read(machine, nvml).xids == (Xid(uuid="GPU-a", number=48),)
+
+
+def test_events_are_asked_for_once(machine: FakeMachine) -> None:
+    machine.cards = [FakeCard()]
+    nvml = NvidiaLibrary()
+    read(machine, nvml)
+    machine.cards[0].errors = {"nvmlDeviceRegisterEvents": UNKNOWN}
+
+    assert read(machine, nvml).cards[0].trouble == ""
 
 
 def test_events_that_end_because_a_card_is_lost_leave_the_others_alone(

@@ -198,6 +198,19 @@ def test_conditions(readings: Readings, want: list[tuple[str, bool, str]]) -> No
     assert [(each.type, each.holds, each.reason) for each in report.conditions] == want
 
 
+def test_links_that_two_cards_tell_differently_are_told_of() -> None:
+    readings = Readings(cards=(reading(), reading(1)), links=(), doubts=("they differ",))
+
+    topology = probe("n1", readings, Agent(), NodeOverrides()).conditions[1]
+
+    assert (topology.type, topology.holds, topology.reason) == (
+        "TopologyKnown",
+        True,
+        "LinksDoubtful",
+    )
+    assert topology.message == "0 of 0 pairs are joined by NVLink; they differ"
+
+
 def test_a_driver_that_fails_offers_no_card_and_says_why() -> None:
     report = failed("n1", "NVML says: Unknown Error")
 

@@ -459,7 +459,7 @@ async def test_what_a_watch_tells_late_does_not_bring_old_overrides_back() -> No
 
     await run(machine, seconds=24)
 
-    assert machine.status["cards"][0]["slots"] == 3
+    assert [status["cards"][0]["slots"] for status in machine.store.applied] == [10, 3]
 
 
 @pytest.mark.parametrize(
@@ -536,7 +536,7 @@ async def test_a_driver_that_does_not_answer_closes_the_node_and_is_not_asked_tw
     loop = asyncio.get_running_loop()
     loop.call_later(12, setattr, machine, "takes", 1000.0)
 
-    await run(machine, seconds=15 + SILENT_SECONDS + 1)
+    await run(machine, seconds=15 + 2 * (SILENT_SECONDS + LOOK_SECONDS))
     asked = machine.asked
     ready = next(each for each in machine.status["conditions"] if each["type"] == "Ready")
 

@@ -274,7 +274,7 @@ class Publisher:
         before = self._memory.overrides
         if document is None:
             LOG.info("GPUNode %s was deleted", self.name)
-            self._memory.published, self._memory.overrides = None, NodeOverrides()
+            self._memory.published = None
         else:
             self._learn(document)
         if document is None or self._memory.overrides != before:
