@@ -237,6 +237,15 @@ async def test_a_driver_that_fails_closes_the_node_until_it_answers() -> None:
     ]
 
 
+async def test_a_library_that_comes_later_is_found() -> None:
+    machine = LoopMachine(says=None)
+    asyncio.get_running_loop().call_later(100, setattr, machine, "says", ONE_CARD)
+
+    await run(machine, seconds=100 + LOOK_SECONDS)
+
+    assert [card["healthy"] for card in machine.status["cards"]] == [True]
+
+
 async def test_a_machine_without_the_library_makes_no_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -249,11 +258,22 @@ async def test_a_machine_without_the_library_makes_no_call(
     assert [each.levelno for each in caplog.records] == [logging.WARNING]
 
 
-async def test_a_report_that_the_cluster_refused_is_sent_again() -> None:
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param(None, id="no answer"),
+        pytest.param(403, id="forbidden"),
+        pytest.param(409, id="a conflict"),
+        pytest.param(422, id="invalid"),
+        pytest.param(429, id="too many"),
+        pytest.param(500, id="its own failure"),
+    ],
+)
+async def test_a_report_that_the_cluster_refused_is_sent_again(status: int | None) -> None:
     machine = Machine()
     await machine.round()
     machine.says = ILL
-    machine.store.failures = [ApiError(500, "no")]
+    machine.store.failures = [ApiError(status, "no")]
 
     with pytest.raises(ApiError):
         await machine.round(after=10)
