@@ -31,10 +31,11 @@ demo-stop: $(STAMP) ## stop what `make demo KEEP=1` left running
 
 .PHONY: test
 test: export HYPOTHESIS_PROFILE ?= ci
-test: ## everything: check, unit, e2e, demo
+test: ## everything: check, unit, e2e, e2e-node, demo
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory e2e
+	@$(MAKE) --no-print-directory e2e-node
 	@$(MAKE) --no-print-directory demo KEEP= DOOR=extender
 	@$(MAKE) --no-print-directory demo KEEP= DOOR=gates
 
@@ -67,10 +68,13 @@ soak: guard $(STAMP) ## the controller's state machine for 200,000 steps, resuma
 	@PYTHONPATH=tests $(PY) tests/machine/soak.py $(if $(STEPS),--steps $(STEPS)) \
 	  $(if $(SEED),--seed $(SEED))
 
-# Not in the list: it waits for the node agent's device plugin.
 .PHONY: e2e-node
-e2e-node:
-	@echo "e2e-node: nothing to run yet, it comes with the node agent's device plugin"
+e2e-node: guard controlplane nodeprograms ## tests on a real kubelet and containerd (root)
+	@$(PY) -m pytest tests/e2e_node $(ARGS)
+
+.PHONY: nodeprograms
+nodeprograms: $(STAMP)
+	@tests/controlplane/build.sh node >/dev/null
 
 .PHONY: controlplane
 controlplane: $(STAMP) ## build the control plane's programs (minutes at first, cached afterwards)

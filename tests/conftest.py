@@ -16,7 +16,7 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") 
 settings.load_profile(PROFILE)
 
 UNIT_SECONDS = {"ci": 30, "thorough": 900}
-E2E = Path(__file__).parent / "e2e"
+E2E = tuple(Path(__file__).parent / name for name in ("e2e", "e2e_node"))
 pytest.register_assert_rewrite("contract.suite", "contract.nodestatus")
 
 
@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     keeps real time.
     """
     for item in items:
-        if item.path.is_relative_to(E2E):
+        if any(item.path.is_relative_to(place) for place in E2E):
             item.add_marker("e2e")
             item.add_marker(pytest.mark.looptime(False))
             _allow(item, seconds=300)

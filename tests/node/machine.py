@@ -1,0 +1,269 @@
+"""Start and stop a node on this machine: containerd, kubelet, and the containers of its Pods.
+
+    with ControlPlane.start(kwok=False) as cp, Node.start(cp, "node-a") as node:
+        node.wait_until_ready()
+        ...
+
+There is one at a time on a machine: kubelet's plugin directory is at a fixed place, and the control
+groups are the machine's. It takes root, and packages of Debian; `why_not` says what is missing.
+"""
+
+import contextlib
+import fcntl
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+import yaml
+
+from controlplane.launcher import ControlPlane, ControlPlaneError, Process, free_port
+from node import images, settings
+
+_HERE: Final = Path(__file__).parent
+_BUILD: Final = _HERE.parent / "controlplane" / "build.sh"
+_LOCK: Final = Path("/var/lock/cardwise-node.lock")
+_CGROUPS: Final = Path("/sys/fs/cgroup")
+_PYTHON: Final = (sys.executable, "-I", "-S")
+_UNSHARE: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+_PODS: Final = "/api/v1/namespaces/default/pods"
+_CONTAINERS: Final = "k8s.io"
+"""containerd's control group for the containers of a Pod that names no parent."""
+
+
+@functools.cache
+def why_not() -> str:
+    """Why this machine can't have a node; empty: it can."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "kubelet and containerd need root"
+    tried = subprocess.run(
+        ["unshare", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "node", "/run"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if tried.returncode:
+        return f"no namespaces can be made here: {tried.stderr.strip()}"
+    if not any((_CGROUPS / name).exists() for name in ("memory", "cgroup.controllers")):
+        return f"no control groups are mounted at {_CGROUPS}"
+    packages = subprocess.run([_HERE / "packages.sh"], check=False, capture_output=True, text=True)
+    if packages.returncode == 3:
+        return packages.stderr.splitlines()[-1]
+    return ""
+
+
+class Node:
+    """A running node. Made by `start`."""
+
+    name: str
+    directory: Path
+    """Data, logs and what the node shares with the tests."""
+    kubelet: Process
+    containerd: Process
+
+    def __init__(self, cp: ControlPlane, name: str, directory: Path) -> None:
+        """Make the namespaces; `start` is the way in."""
+        self.cp = cp
+        self.name = name
+        self.directory = directory
+        self._binaries = _built()
+        self._debian = Path(_output(_HERE / "packages.sh"))
+        self._port, self._health_port = free_port(), free_port()
+        self._holder = cp.start_process(
+            f"{name}-namespaces",
+            [*_UNSHARE, *_PYTHON, str(_HERE / "init.py"), str(directory)],
+        )
+        cp.wait("the node's namespaces", (directory / "namespaces-ready").exists, 10)
+
+    @classmethod
+    @contextlib.contextmanager
+    def start(cls, cp: ControlPlane, name: str) -> Iterator[Self]:
+        """Start containerd and kubelet, and end everything of theirs."""
+        with _alone():
+            directory = cp.directory / name
+            directory.mkdir()
+            node = cls(cp, name, directory)
+            try:
+                node.start_containerd()
+                node.start_kubelet()
+                yield node
+            finally:
+                node.stop()
+
+    def stop(self) -> None:
+        """End every process of the node, and remove what they left outside of its directory."""
+        for process in (getattr(self, "kubelet", None), getattr(self, "containerd", None)):
+            if process is not None:
+                process.kill()
+        self._holder.kill()
+        _remove_cgroups()
+
+    # --- processes --------------------------------------------------------------------------------
+
+    def start_containerd(self) -> None:
+        """Start containerd with the images in it, and return when it answers."""
+        config = self.directory / "containerd.toml"
+        if not config.exists():
+            runc = self._debian / "usr/sbin/runc"
+            config.write_text(settings.containerd(self.directory, runc=runc))
+        (library,) = (self._debian / "usr/lib").glob("*/libseccomp.so.2")
+        path = f"{self._binaries}:{os.environ['PATH']}"
+        self.containerd = self.run(
+            "containerd",
+            [str(self._binaries / "containerd"), "--config", str(config)],
+            env={"PATH": path, "LD_LIBRARY_PATH": str(library.parent)},
+        )
+        self.cp.wait("containerd to answer", self._containerd_answers, 30)
+        archive = self.directory / "images.tar"
+        if not archive.exists():
+            images.write_busybox(archive, self._debian / "bin/busybox")
+            self.ctr("images", "import", "--all-platforms", str(archive))
+
+    def start_kubelet(self) -> None:
+        """Start kubelet, which makes its Node object, and return when it is healthy."""
+        (self.directory / "logs").mkdir(exist_ok=True)
+        (self.directory / "resolv.conf").touch()
+        config = self.directory / "kubelet.yaml"
+        document = settings.kubelet(self.directory, port=self._port, health_port=self._health_port)
+        config.write_text(yaml.safe_dump(document))
+        self.kubelet = self.run(
+            "kubelet",
+            [
+                str(self._binaries / "kubelet"),
+                f"--kubeconfig={self.cp.admin_kubeconfig}",
+                f"--config={config}",
+                f"--hostname-override={self.name}",
+                "--v=4",
+            ],
+        )
+
+    def run(self, name: str, argv: Sequence[str], *, env: dict[str, str] | None = None) -> Process:
+        """Start a program in the node: it sees the node's places, and ends with it."""
+        return self.cp.start_process(f"{self.name}-{name}", [*self._enter(), *argv], env=env)
+
+    def ctr(self, *words: str) -> str:
+        """Ask containerd, in the namespace of kubelet's containers."""
+        ctr = [str(self._binaries / "ctr"), "--address", settings.CONTAINERD_SOCKET]
+        return _output(*self._enter(), *ctr, "--namespace", _CONTAINERS, *words)
+
+    def _enter(self) -> list[str]:
+        return [*_PYTHON, str(_HERE / "enter.py"), str(self._holder.pid)]
+
+    # --- Pods -------------------------------------------------------------------------------------
+
+    def create(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Create a Pod; as the API server has it."""
+        made: dict[str, Any] = self.cp.request("POST", _PODS, document)
+        return made
+
+    def get(self, name: str) -> dict[str, Any]:
+        """The Pod as it is now."""
+        found: dict[str, Any] = self.cp.request("GET", f"{_PODS}/{name}")
+        return found
+
+    def ended(self, name: str, within: float = 30) -> dict[str, Any]:
+        """Wait until the Pod ended, well or not."""
+        return self._phase(name, ("Succeeded", "Failed"), within)
+
+    def running(self, name: str, within: float = 30) -> dict[str, Any]:
+        """Wait until the Pod runs: every container of it was started at least once."""
+        return self._phase(name, ("Running",), within)
+
+    def clear(self) -> None:
+        """Delete every Pod and wait until none is left."""
+        self.cp.request("DELETE", f"{_PODS}?gracePeriodSeconds=0")
+        self.cp.wait("the Pods to go", lambda: not self.cp.request("GET", _PODS)["items"], 60)
+
+    def _phase(self, name: str, phases: tuple[str, ...], within: float) -> dict[str, Any]:
+        def reached() -> dict[str, Any] | None:
+            found = self.get(name)
+            return found if found["status"].get("phase") in phases else None
+
+        found = self.cp.wait(f"Pod {name} to be {' or '.join(phases)}", reached, within)
+        assert found is not None
+        return found
+
+    # --- what it says -----------------------------------------------------------------------------
+
+    @property
+    def plugins(self) -> Path:
+        """kubelet's plugin directory, as it is found from outside."""
+        return self.directory / "kubelet" / "device-plugins"
+
+    @property
+    def cdi(self) -> Path:
+        """Where containerd looks for CDI specs, as it is found from outside."""
+        return self.directory / "run" / "cdi"
+
+    def wait_until_ready(self, within: float = 60) -> None:
+        """Wait until kubelet has told the API server that the node is ready."""
+        self.cp.wait(f"node {self.name} to be ready", self._ready, within)
+
+    def allocatable(self, resource: str) -> int:
+        """How much of a resource kubelet says that the node has."""
+        found = self.cp.request("GET", f"/api/v1/nodes/{self.name}")["status"]
+        return int(found.get("allocatable", {}).get(resource, 0))
+
+    def printed(self, pod: dict[str, Any], container: str, attempt: int = 0) -> list[str]:
+        """The lines that a container wrote, from the log that kubelet keeps; none: no log yet."""
+        meta = pod["metadata"]
+        place = f"{meta['namespace']}_{meta['name']}_{meta['uid']}/{container}/{attempt}.log"
+        with contextlib.suppress(FileNotFoundError):
+            lines = (self.directory / "logs" / place).read_text().splitlines()
+            return [line.split(" ", 3)[3] for line in lines]
+        return []
+
+    def tails(self) -> str:
+        """The end of each log."""
+        return "\n".join(
+            f"--- {process}\n{process.tail(40)}" for process in (self.containerd, self.kubelet)
+        )
+
+    def _containerd_answers(self) -> bool:
+        if self.containerd.poll() is not None:
+            raise ControlPlaneError(f"{self.containerd}\n{self.containerd.tail()}")
+        return (self.directory / "run" / "containerd" / "containerd.sock").exists() and bool(
+            self.ctr("version")
+        )
+
+    def _ready(self) -> bool:
+        if self.kubelet.poll() is not None:
+            raise ControlPlaneError(f"{self.kubelet}\n{self.kubelet.tail()}")
+        found = self.cp.request("GET", f"/api/v1/nodes/{self.name}")["status"]
+        return any(
+            each["type"] == "Ready" and each["status"] == "True"
+            for each in found.get("conditions", ())
+        )
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Hold the machine's one place for a node; wait for it where another run has it."""
+    with _LOCK.open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stderr.write("node: another run has a node on this machine; waiting for it\n")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _remove_cgroups() -> None:
+    """Remove the empty control groups of containers that are gone."""
+    for found in sorted(_CGROUPS.glob(f"*/{_CONTAINERS}/**/"), reverse=True):
+        with contextlib.suppress(OSError):
+            found.rmdir()
+
+
+def _built() -> Path:
+    return Path(_output(_BUILD, "node"))
+
+
+def _output(*argv: str | Path) -> str:
+    done = subprocess.run(
+        [str(word) for word in argv], check=True, stdout=subprocess.PIPE, text=True
+    )
+    return done.stdout.strip().splitlines()[-1] if done.stdout.strip() else ""
