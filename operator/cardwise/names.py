@@ -68,6 +68,10 @@ VGPU_TIME = "hami.io/vgpu-time"
 BIND_TIME = "hami.io/bind-time"
 BIND_PHASE = "hami.io/bind-phase"
 BIND_PHASE_ALLOCATING = "allocating"
+BIND_PHASE_SUCCESS = "success"
+"""A container of the Pod was let start with its cards."""
+BIND_PHASE_FAILED = "failed"
+"""The node's agent refused; it may still become ``success``, because kubelet tries again."""
 EXCLUSIVE_HELD = "cardwise.dev/exclusive-held"
 ALLOCATION_ANNOTATIONS = (
     ALLOCATED,
@@ -227,6 +231,8 @@ class EventReason(StrEnum):
     SCHEDULER_ABSENT = "SchedulerAbsent"
     GANG_INCOMPLETE = "GangIncomplete"
     VOLUME_NOT_READY = "VolumeNotReady"
+    CARD_OVERBOOKED = "CardOverbooked"
+    ALLOCATION_MISMATCH = "AllocationMismatch"
 
 
 class CardEvent(StrEnum):

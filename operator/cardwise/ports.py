@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cardwise.model import Link
+from cardwise.model import Link, PodRef
 
 # The driver ---------------------------------------------------------------------------------------
 
@@ -154,6 +154,26 @@ class NodeStatus(Protocol):
 
     async def installed(self) -> bool:
         """Whether the agents' DaemonSet is there, and is not being deleted."""
+        ...
+
+
+class NodePods(Protocol):
+    """The Pods of one node, and what its agent says about them.
+
+    Raises:
+        ApiError: every verb, where the API server refuses or does not answer.
+    """
+
+    async def pods(self, node: str, *, within: float) -> list[dict[str, Any]]:
+        """Every unfinished Pod that is bound to the node: what is true now, not what was seen."""
+        ...
+
+    async def set_phase(self, pod: PodRef, phase: str) -> None:
+        """Write ``hami.io/bind-phase``; a Pod that went, or a namesake in its place, is let be."""
+        ...
+
+    async def create_event(self, event: dict[str, Any]) -> None:
+        """Post an event (events.k8s.io/v1)."""
         ...
 
 

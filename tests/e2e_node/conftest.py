@@ -4,19 +4,25 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from controlplane.launcher import ControlPlane
-from node.machine import Node, why_not
+from node.machine import why_not
+from node.stage import Ward
 
 
 @pytest.fixture(scope="session")
-def node() -> Iterator[Node]:
-    """One control plane with one real node for all tests."""
+def raised() -> Iterator[Ward]:
+    """One control plane with one real node and Cardwise's agent for all tests."""
     reason = why_not()
     if reason:
         pytest.skip(f"NO REAL NODE ON THIS MACHINE: {reason}")
-    with ControlPlane.start(kwok=False) as cp, Node.start(cp, "node-a") as started:
-        started.wait_until_ready()
-        yield started
+    with Ward.raised() as ward:
+        yield ward
+
+
+@pytest.fixture
+def ward(raised: Ward) -> Ward:
+    """The node without Pods."""
+    raised.clear()
+    return raised
 
 
 @pytest.hookimpl(wrapper=True)
@@ -25,7 +31,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show what the node's processes logged last."""
     report = yield
-    node = getattr(item, "funcargs", {}).get("node")
-    if report.failed and node is not None and node.directory.exists():
-        report.sections.append(("logs of the node", node.tails()))
+    ward = getattr(item, "funcargs", {}).get("ward")
+    if report.failed and ward is not None and ward.cp.directory.exists():
+        report.sections.append(("logs of the node", ward.tails()))
     return report

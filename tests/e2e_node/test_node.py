@@ -1,18 +1,18 @@
-"""The node itself: what all other tests here stand on."""
+"""The node itself, and what kubelet tells of its cards: what all other tests here stand on."""
 
-from node.machine import Node
 from node.pods import container, pod
+from node.stage import SLOTS, Ward
 
 
-def test_a_pod_runs_on_the_node_and_prints(node: Node) -> None:
-    created = node.create(pod("says-hello", [container("main", "echo hello from $NAME; true")]))
+def test_a_pod_runs_on_the_node_and_prints(ward: Ward) -> None:
+    created = ward.node.create(pod("says-hello", [container("main", "echo hello")]))
 
-    ended = node.ended("says-hello")
+    ended = ward.node.ended("says-hello")
 
     assert ended["status"]["phase"] == "Succeeded"
     assert ended["metadata"]["uid"] == created["metadata"]["uid"]
-    assert node.printed(ended, "main") == ["hello from"]
+    assert ward.node.printed(ended, "main") == ["hello"]
 
 
-def test_a_node_without_plugin_offers_no_cards(node: Node) -> None:
-    assert node.allocatable("nvidia.com/gpu") == 0
+def test_kubelet_tells_of_every_slot(ward: Ward) -> None:
+    assert ward.node.allocatable("nvidia.com/gpu") == SLOTS

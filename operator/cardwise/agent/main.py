@@ -15,6 +15,8 @@ import yaml
 
 from cardwise import kube, options, settings_file
 from cardwise.agent.advertise import Advertiser
+from cardwise.agent.deviceplugin.assembly import device_plugin
+from cardwise.agent.deviceplugin.offer import Offer
 from cardwise.agent.health import Change, Health
 from cardwise.agent.herald import Herald
 from cardwise.agent.metrics import Metrics
@@ -25,6 +27,7 @@ from cardwise.agent.server import listen
 from cardwise.agent.simulated import PROFILES, SimulatedNvml
 from cardwise.errors import BadDocument, CardwiseError, NvmlUnavailable
 from cardwise.kube.gpunodes import KubeGPUNodes
+from cardwise.kube.nodepods import KubeNodePods
 from cardwise.kube.nodestatus import KubeNodeEvents, KubeNodeStatus
 from cardwise.model import NodeOverrides
 from cardwise.names import SYSTEM_NAMESPACE, Door
@@ -152,6 +155,8 @@ async def _publish(
             bounded=not settings.scheduling.initShrink,
         )
         herald = Herald(node=name, store=KubeNodeEvents(client), now=lambda: datetime.now(UTC))
+        offer = Offer()
+        plugin = device_plugin(name, KubeNodePods(client), offer, settings)
         publisher = Publisher(
             name=name,
             read=lambda: asyncio.to_thread(_measured, source, metrics),
@@ -161,6 +166,7 @@ async def _publish(
             health=Health(settings.agent.ignoredXids),
             published=advertiser.learn,
             changed=lambda change: _changed(change, herald, metrics),
+            probed=lambda report: offer.learn(report.node.cards, oversold=report.oversold),
         )
         metrics = Metrics(
             name, report=lambda: publisher.report, failures=lambda: publisher.failures
@@ -176,6 +182,7 @@ async def _publish(
         through_gates = settings.scheduling.door is Door.GATES or settings.scheduling.bothDoors
         async with asyncio.TaskGroup() as loops:
             events = loops.create_task(herald.run())
+            loops.create_task(plugin.run(stop))
             loops.create_task(advertiser.run(stop) if through_gates else advertiser.retire(stop))
             await loops.create_task(publisher.run(stop))
             events.cancel()

@@ -27,6 +27,8 @@ class Report:
     node: GPUNode
     driver_version: str = ""
     conditions: tuple[Condition, ...] = ()
+    oversold: bool = False
+    """Whether it offers more memory than its cards have."""
 
 
 def probe(name: str, readings: Readings, agent: Agent, overrides: NodeOverrides) -> Report:
@@ -43,6 +45,7 @@ def probe(name: str, readings: Readings, agent: Agent, overrides: NodeOverrides)
         node=GPUNode(name=name, cards=cards, links=links),
         driver_version=readings.driver_version,
         conditions=(_ready(cards, readings.troubles), _topology(links, readings.doubts)),
+        oversold=(overrides.memory_scaling or agent.memoryScaling) > 1,
     )
 
 

@@ -88,6 +88,8 @@ class Publisher:
     """Told the GPUNode as the cluster has it, after each report."""
     changed: Callable[[Change], None] = lambda _: None
     """Told what is new about the health of cards and driver, before it is published."""
+    probed: Callable[[Report], None] = lambda _: None
+    """Told what each probe found, whether or not the cluster takes it."""
     jitter: Callable[[], float] = random.random
     """A number from 0 to 1, so that a thousand agents don't move in step."""
     failures: int = field(default=0, init=False)
@@ -168,6 +170,7 @@ class Publisher:
                 if isinstance(memory.readings, str)
                 else probe(self.name, memory.readings, self.settings, memory.overrides)
             )
+            self.probed(report)
             if report == memory.published and self.clock.monotonic() < memory.due:
                 return
             await self._publish(report)

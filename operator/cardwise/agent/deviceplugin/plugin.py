@@ -1,0 +1,160 @@
+"""What the plugin answers to kubelet, apart from how it is asked (``serving``).
+
+Allocate decides nothing: it answers a token. At a container's start kubelet's checkpoint tells the
+Pod, the Pod's allocation tells the cards, the fence tells whether they are free; then the CDI spec
+of the Pod's tokens is written, which the runtime reads a moment later. Where it is not written, the
+runtime refuses to make the container: no way leads around the fence.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cardwise.agent.deviceplugin import checkpoint, choice
+from cardwise.agent.deviceplugin.checkpoint import Entry
+from cardwise.agent.deviceplugin.files import NodeFiles
+from cardwise.agent.deviceplugin.handover import (
+    NO_CARD,
+    cdi_name,
+    spec_text,
+    tokens_of,
+)
+from cardwise.agent.deviceplugin.messages import ContainerAnswer, Preference
+from cardwise.agent.deviceplugin.offer import Offer
+from cardwise.agent.deviceplugin.telling import Teller
+from cardwise.agent.deviceplugin.verdict import Node, Refusal, judge
+from cardwise.errors import ApiError, BadBody, CardwiseError
+from cardwise.names import RESOURCE_COUNT
+from cardwise.ports import NodePods
+from cardwise.wire.fields import at, text
+
+LOG = logging.getLogger(__name__)
+
+START_SECONDS: Final = 25.0
+"""How long the API server is waited for at a start: kubelet itself gives up after 30."""
+PREFER_SECONDS: Final = 2.0
+"""Likewise for a mere preference: kubelet admits no other Pod meanwhile."""
+_PAUSE_SECONDS: Final = 0.5
+_TOKEN_BYTES: Final = 16
+
+
+class StartRefused(CardwiseError):
+    """A container must not start now; kubelet shows the sentence, and tries again."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Plugin:
+    """One node's device plugin."""
+
+    node: str
+    pods: NodePods
+    files: NodeFiles
+    teller: Teller
+    offer: Offer
+    init_shrink: bool = False
+    _one: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    """One start at a time, so that each sees those before it."""
+
+    async def prefer(self, asked: Sequence[Preference]) -> list[list[str]]:
+        """Ids for each container that kubelet asks about.
+
+        It never fails, because that would fail the Pod for good.
+        """
+        try:
+            pods = await self.pods.pods(self.node, within=PREFER_SECONDS)
+            entries = self._entries()
+        except (ApiError, BadBody, OSError) as error:
+            LOG.info("kubelet's choice of slots is not steered: %s", error)
+            return [choice.choose(each) for each in asked]
+        return [choice.choose(each, choice.next_cards(pods, entries, each.size)) for each in asked]
+
+    def allocate(self, asked: Sequence[Sequence[str]]) -> list[ContainerAnswer]:
+        """A token for each container. It can't fail, because that would fail the Pod for good."""
+        return [
+            ContainerAnswer(envs=NO_CARD, cdi_devices=(cdi_name(secrets.token_hex(_TOKEN_BYTES)),))
+            for _ in asked
+        ]
+
+    async def start(self, ids: frozenset[str]) -> None:
+        """Let the container with these device ids start, or not.
+
+        Raises:
+            StartRefused: one sentence.
+        """
+        try:
+            entries = checkpoint.of_start(self._entries(), RESOURCE_COUNT, ids)
+        except (BadBody, OSError) as error:
+            LOG.warning("a container is not let start: %s", error)
+            raise StartRefused(str(error)) from error
+        uid = entries[0].pod_uid
+        tokens = {token for entry in entries for token in tokens_of(entry.cdi)}
+        # A Pod that was let start keeps its cards, and starts again while no API server answers.
+        if tokens <= self.files.tokens(uid):
+            return
+        async with self._one:
+            await self._let_start(uid, entries)
+
+    async def _let_start(self, uid: str, entries: Sequence[Entry]) -> None:
+        pods = await self._known(uid)
+        own = next((pod for pod in pods if text(at(pod, "metadata", "uid")) == uid), None)
+        node = Node(
+            cards=self.offer.cards,
+            oversold=self.offer.oversold,
+            library=self.files.library(),
+            begun=self.files.begun(),
+            init_shrink=self.init_shrink,
+        )
+        verdict = judge(uid, pods, entries, node)
+        if isinstance(verdict, Refusal):
+            self.teller.refused(own, verdict)
+            raise StartRefused(f"{verdict.reason}: {verdict.message}")
+        try:
+            caches = [f"{uid}_{entry.container}" for entry in entries]
+            self.files.let_start(uid, spec_text(verdict), caches)
+        except OSError as error:
+            LOG.warning("the CDI spec of Pod %s is not written: %s", uid, error)
+            raise StartRefused(f"the CDI spec is not written: {error}") from error
+        self.teller.started(own)
+
+    async def sweep(self) -> None:
+        """Remove what was made for Pods that are gone: for the API server, and for kubelet.
+
+        Raises:
+            ApiError: the API server does not tell which Pods there are.
+        """
+        begun = self.files.begun()
+        if not begun:
+            return
+        try:
+            known = {entry.pod_uid for entry in self._entries()}
+        except (BadBody, OSError):
+            return
+        listed = await self.pods.pods(self.node, within=START_SECONDS)
+        known |= {text(at(pod, "metadata", "uid")) for pod in listed}
+        if begun - known:
+            self.files.forget(begun - known)
+
+    async def _known(self, uid: str) -> list[dict[str, Any]]:
+        """The node's Pods, with this one among them, once the cards are known, too."""
+        pods: list[dict[str, Any]] = []
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while True:
+                    try:
+                        pods = await self.pods.pods(self.node, within=START_SECONDS)
+                    except ApiError as error:
+                        LOG.warning("a start waits for the API server: %s", error)
+                    else:
+                        if self.offer.cards:
+                            return pods
+                    await asyncio.sleep(_PAUSE_SECONDS)
+        except TimeoutError as error:
+            raise StartRefused(
+                f"neither the API server nor the driver told in time which cards Pod {uid} has"
+            ) from error
+
+    def _entries(self) -> list[Entry]:
+        return checkpoint.parse(self.files.checkpoint())
