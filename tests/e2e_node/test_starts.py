@@ -1,21 +1,216 @@
 """Each container starts with the cards that its Pod's allocation says, and with no others."""
 
-from typing import Final
+import time
+from typing import Any, Final
 
-from node.pods import container
+import pytest
+
+from cardwise import names
+from node.pods import FOREVER, SEE, container
 from node.stage import Ward
-
-SEE: Final = "env; echo seen; "
-ONE: Final = (0, 1000, 0)
 
 
 def test_a_container_sees_its_card_and_limits(ward: Ward) -> None:
-    text = ward.text([(2, 1000, 30)])
-
-    ward.book("one", text, [container("main", SEE, gpus=1)])
+    ward.book("one", ward.text([(2, 1000, 30)]), [container("main", SEE, gpus=1)])
 
     seen = ward.saw("one", "main")
     assert seen["NVIDIA_VISIBLE_DEVICES"] == ward.card(2)
     assert seen["CUDA_DEVICE_MEMORY_LIMIT_0"] == "1000m"
     assert seen["CUDA_DEVICE_SM_LIMIT"] == "30"
     assert ward.node.ended("one")["status"]["phase"] == "Succeeded"
+
+
+def test_two_cards_come_in_the_order_of_the_allocation(ward: Ward) -> None:
+    text = ward.text([(3, 1000, 10), (0, 2000, 20)])
+
+    ward.book("two", text, [container("main", SEE, gpus=2)])
+
+    seen = ward.saw("two", "main")
+    assert seen["NVIDIA_VISIBLE_DEVICES"] == f"{ward.card(3)},{ward.card(0)}"
+    assert seen["CUDA_DEVICE_MEMORY_LIMIT_0"] == "1000m"
+    assert seen["CUDA_DEVICE_MEMORY_LIMIT_1"] == "2000m"
+    assert seen["CUDA_DEVICE_SM_LIMIT"] == "10"
+
+
+def test_what_the_author_wrote_does_not_show_other_cards(ward: Ward) -> None:
+    cheat = {"NVIDIA_VISIBLE_DEVICES": "all", "CUDA_DEVICE_MEMORY_LIMIT_0": "99999m"}
+
+    ward.book("cheat", ward.text([(1, 1000, 0)]), [container("main", SEE, gpus=1, env=cheat)])
+
+    seen = ward.saw("cheat", "main")
+    assert seen["NVIDIA_VISIBLE_DEVICES"] == ward.card(1)
+    assert seen["CUDA_DEVICE_MEMORY_LIMIT_0"] == "1000m"
+
+
+def test_each_container_has_its_own_cards(ward: Ward) -> None:
+    """Init containers that share ids with later ones, a sidecar, one without cards."""
+    init = [
+        container("first", SEE, gpus=1),
+        container("second", SEE, gpus=1),
+        container("beside", SEE + FOREVER, gpus=1, sidecar=True),
+        container("third", SEE, gpus=2),
+    ]
+    regular = [
+        container("main", SEE + FOREVER, gpus=1),
+        container("plain", SEE + FOREVER),
+        container("other", SEE + FOREVER, gpus=1),
+    ]
+    cards = {
+        "first": [(0, 1000, 0)],
+        "second": [(1, 1100, 0)],
+        "beside": [(2, 1200, 0)],
+        "third": [(1, 1300, 0), (3, 1301, 0)],
+        "main": [(3, 1400, 0)],
+        "plain": [],
+        "other": [(0, 1500, 0)],
+    }
+
+    ward.book("family", ward.text(*cards.values()), regular, init=init)
+
+    for name, shares in cards.items():
+        seen = ward.saw("family", name)
+        if shares:
+            assert seen["NVIDIA_VISIBLE_DEVICES"] == ",".join(ward.card(i) for i, _, _ in shares)
+            assert seen["CUDA_DEVICE_MEMORY_LIMIT_0"] == f"{shares[0][1]}m"
+        else:
+            assert not [key for key in seen if key.startswith("CUDA_")]
+    ids = ward.ids("family")
+    assert ids["first"] == ids["second"], "the test is of containers that share ids"
+
+
+def test_a_container_that_crashes_starts_again_with_its_card(ward: Ward) -> None:
+    crash = container("main", SEE + "exit 1", gpus=1)
+
+    ward.book("crash", ward.text([(2, 1000, 0)]), [crash], restart="Always")
+
+    for attempt in range(3):
+        assert ward.saw("crash", "main", attempt)["NVIDIA_VISIBLE_DEVICES"] == ward.card(2)
+
+
+def test_twenty_at_once_get_each_its_own_card(ward: Ward) -> None:
+    """Created in one order, bound in another: nothing but the checkpoint tells whose call it is."""
+    index = {f"p{number:02}": number * 7 % 4 for number in range(20)}
+    for name in index:
+        ward.wait_to_be_bound(name, [container("main", SEE, gpus=1)])
+    order = sorted(index, key=lambda name: int(name[1:]) * 13 % 20)
+
+    for name in order:
+        ward.bind(name, ward.text([(index[name], 1000 + int(name[1:]), 0)]))
+
+    for name, card in index.items():
+        seen = ward.saw(name, "main", within=90)
+        assert seen["NVIDIA_VISIBLE_DEVICES"] == ward.card(card), name
+        assert seen["CUDA_DEVICE_MEMORY_LIMIT_0"] == f"{1000 + int(name[1:])}m"
+
+
+def test_phase_is_success_once_it_started(ward: Ward) -> None:
+    ward.book("phase", ward.text([(0, 1000, 0)]), [container("main", FOREVER, gpus=1)])
+
+    ward.cp.wait("the phase", lambda: ward.annotation("phase", names.BIND_PHASE) == "success", 30)
+
+
+# --- kubelet goes and comes -----------------------------------------------------------------------
+
+
+def test_kubelet_restarts_while_pods_run(ward: Ward) -> None:
+    ward.book("before", ward.text([(3, 1000, 0)]), [container("main", SEE + FOREVER, gpus=1)])
+    began = ward.node.running("before")
+
+    ward.restart_kubelet()
+
+    ward.book("after", ward.text([(1, 1000, 0)]), [container("main", SEE, gpus=1)])
+    assert ward.saw("after", "main")["NVIDIA_VISIBLE_DEVICES"] == ward.card(1)
+    same = ward.node.get("before")["status"]["containerStatuses"][0]
+    assert same["containerID"] == began["status"]["containerStatuses"][0]["containerID"]
+
+
+def test_kubelet_restarts_between_allocate_and_the_start(ward: Ward) -> None:
+    """Slots are given when the Pod is admitted; the container starts when the init one ended."""
+    ward.book(
+        "slow",
+        ward.text([], [(2, 1000, 0)]),
+        [container("main", SEE, gpus=1)],
+        init=[container("wait", "while ! test -e /tmp/go; do sleep 0.1; done")],
+    )
+    ward.cp.wait("slots to be given", lambda: "main" in ward.ids("slow"), 30)
+    ward.cp.wait("the init container", lambda: ward.init_runs("slow"), 30)
+
+    ward.restart_kubelet()
+    ward.touch("slow", "wait", "/tmp/go")  # noqa: S108 (in the container)
+
+    assert ward.saw("slow", "main", within=60)["NVIDIA_VISIBLE_DEVICES"] == ward.card(2)
+
+
+# --- the agent goes and comes ---------------------------------------------------------------------
+
+
+def test_the_agent_restarts_while_pods_run(ward: Ward) -> None:
+    ward.book("stays", ward.text([(0, 1000, 0)]), [container("main", SEE + FOREVER, gpus=1)])
+    began = ward.node.running("stays")
+
+    ward.restart_agent()
+
+    ward.book("next", ward.text([(1, 1000, 0)]), [container("main", SEE, gpus=1)])
+    assert ward.saw("next", "main")["NVIDIA_VISIBLE_DEVICES"] == ward.card(1)
+    same = ward.node.get("stays")["status"]["containerStatuses"][0]
+    assert same["containerID"] == began["status"]["containerStatuses"][0]["containerID"]
+
+
+# --- the fence ------------------------------------------------------------------------------------
+
+
+def test_an_over_booked_card_is_refused(ward: Ward) -> None:
+    ward.book("holds", ward.text([(0, 10000, 0)]), [container("main", FOREVER, gpus=1)])
+    ward.node.running("holds")
+
+    ward.book("late", ward.text([(0, 10000, 0)]), [container("main", SEE, gpus=1)])
+
+    told = ward.event("late", "CardOverbooked")
+    assert "10000 + 10000 MiB are booked of 15360" in told
+    assert "default/holds" in told
+    assert ward.node.get("late")["status"]["phase"] == "Pending"
+    ward.cp.wait("the phase", lambda: ward.annotation("late", names.BIND_PHASE) == "failed", 10)
+    ward.node.delete("holds")
+    assert ward.saw("late", "main", within=90)["NVIDIA_VISIBLE_DEVICES"] == ward.card(0)
+
+
+MISMATCHES: Final[list[Any]] = [
+    pytest.param(None, "it has no allocation", id="no-allocation"),
+    pytest.param("nonsense,NVIDIA:;", "can't be read", id="unreadable"),
+    pytest.param("GPU-of-another,NVIDIA,1000,0:;", "no card GPU-of-another", id="not-here"),
+    pytest.param(";", "allocation has 0", id="none-for-the-container"),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), MISMATCHES)
+def test_what_nobody_gave_does_not_start(ward: Ward, text: str | None, sentence: str) -> None:
+    ward.book("stray", text, [container("main", SEE, gpus=1)])
+
+    assert sentence in ward.event("stray", "AllocationMismatch")
+    time.sleep(1)
+    assert not ward.node.printed(ward.node.get("stray"), "main")
+
+
+def test_a_tampered_allocation_does_not_start_on_a_full_card(ward: Ward) -> None:
+    """Two containers' ids, one booking moved by hand to a card that another Pod holds whole."""
+    ward.book("owner", ward.text([(1, 15360, 100)]), [container("main", FOREVER, gpus=1)])
+    ward.node.running("owner")
+    ward.wait_to_be_bound("thief", [container("main", SEE, gpus=1)])
+    ward.bind("thief", ward.text([(1, 1, 0)]))
+
+    assert "CardOverbooked" in ward.waiting_message("thief")
+    assert not ward.node.printed(ward.node.get("thief"), "main")
+
+
+# --- what is left ---------------------------------------------------------------------------------
+
+
+def test_the_spec_of_a_pod_goes_with_it(ward: Ward) -> None:
+    made = ward.book("goes", ward.text([(0, 1000, 0)]), [container("main", FOREVER, gpus=1)])
+    ward.node.running("goes")
+    spec = ward.node.cdi / f"cardwise-{made['metadata']['uid']}.json"
+    assert spec.is_file()
+
+    ward.node.delete("goes")
+
+    ward.cp.wait("the spec to go", lambda: not spec.exists(), 90)

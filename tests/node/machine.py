@@ -168,6 +168,15 @@ class Node:
         """Wait until the Pod ended, well or not."""
         return self._phase(name, ("Succeeded", "Failed"), within)
 
+    def delete(self, name: str, within: float = 60) -> None:
+        """Delete the Pod and wait until it is gone."""
+        self.cp.request("DELETE", f"{_PODS}/{name}")
+        self.cp.wait(f"Pod {name} to go", lambda: name not in self.names(), within)
+
+    def names(self) -> list[str]:
+        """The Pods that there are."""
+        return [pod["metadata"]["name"] for pod in self.cp.request("GET", _PODS)["items"]]
+
     def running(self, name: str, within: float = 30) -> dict[str, Any]:
         """Wait until the Pod runs: every container of it was started at least once."""
         return self._phase(name, ("Running",), within)

@@ -8,6 +8,8 @@ from node.images import BUSYBOX
 Json = dict[str, Any]
 
 FOREVER: Final = "exec sleep 100000"
+SEE: Final = "env; echo seen; "
+"""Prints the variables, and that these were all."""
 
 
 def container(

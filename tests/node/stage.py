@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from cardwise import names
+from cardwise.agent.deviceplugin import checkpoint
 from controlplane.launcher import ControlPlane, Process, standing_ground
 from node.machine import Node
 from node.pods import Json, pod
@@ -86,6 +87,62 @@ class Ward:
             pod(name, containers, annotations={**written, **(annotations or {})}, **fields)
         )
 
+    def wait_to_be_bound(self, name: str, containers: Sequence[Json], **fields: Any) -> Json:
+        """Create a Pod that nobody schedules."""
+        document = pod(name, containers, **fields)
+        del document["spec"]["nodeName"]
+        document["spec"]["schedulerName"] = "nobody"
+        return self.node.create(document)
+
+    def bind(self, name: str, text: str) -> None:
+        """Bind such a Pod with its cards in one write, as the controller does."""
+        self._bound += 1
+        self.cp.request(
+            "POST",
+            f"{self._path(name)}/binding",
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {
+                    "name": name,
+                    "annotations": {names.ALLOCATED: text, names.BIND_TIME: str(self._bound)},
+                },
+                "target": {"apiVersion": "v1", "kind": "Node", "name": self.node.name},
+            },
+        )
+
+    def restart_kubelet(self) -> None:
+        """Kill kubelet and start it, until it knows the agent again and the node is ready."""
+        before = self._registrations()
+        self.node.kubelet.kill()
+        self.node.start_kubelet()
+        self.cp.wait("kubelet to know the agent", lambda: self._registrations() > before, 60)
+        self.node.wait_until_ready()
+        self.offers(SLOTS)
+
+    def restart_agent(self) -> None:
+        """Kill the agent and start it, until kubelet knows it again."""
+        before = self._registrations()
+        self.agent.kill()
+        self.start_agent()
+        self.cp.wait("kubelet to know the agent", lambda: self._registrations() > before, 60)
+        self.offers(SLOTS)
+
+    def _registrations(self) -> int:
+        return self.agent.log.read_text().count("kubelet knows the device plugin")
+
+    def touch(self, name: str, container: str, path: str) -> None:
+        """Make a file in a container that runs."""
+        status = self.node.get(name)["status"]
+        ids = {
+            each["name"]: each["containerID"].removeprefix("containerd://")
+            for key in ("initContainerStatuses", "containerStatuses")
+            for each in status.get(key, ())
+            if "containerID" in each
+        }
+        command = ["sh", "-c", f": > {path}"]
+        self.node.ctr("tasks", "exec", "--exec-id", "touch", ids[container], *command)
+
     def saw(
         self, name: str, container: str, attempt: int = 0, within: float = 30
     ) -> dict[str, str]:
@@ -100,6 +157,51 @@ class Ward:
             within,
         )
         return dict(line.split("=", 1) for line in lines if "=" in line)
+
+    def ids(self, name: str) -> dict[str, frozenset[str]]:
+        """The device ids that kubelet gave to each container of a Pod, by its checkpoint."""
+        uid = self.node.get(name)["metadata"]["uid"]
+        with contextlib.suppress(FileNotFoundError):
+            entries = checkpoint.parse((self.node.plugins / checkpoint.FILE).read_bytes())
+            return {entry.container: entry.ids for entry in entries if entry.pod_uid == uid}
+        return {}
+
+    def annotation(self, name: str, key: str) -> str | None:
+        """An annotation of a Pod as it is now."""
+        found: str | None = self.node.get(name)["metadata"].get("annotations", {}).get(key)
+        return found
+
+    def event(self, name: str, reason: str, within: float = 30) -> str:
+        """Wait for our event on a Pod; what it says."""
+        uid = self.node.get(name)["metadata"]["uid"]
+
+        def told() -> str:
+            path = "/apis/events.k8s.io/v1/namespaces/default/events"
+            for event in self.cp.request("GET", path)["items"]:
+                if event["reason"] == reason and event["regarding"].get("uid") == uid:
+                    return str(event["note"])
+            return ""
+
+        return self.cp.wait(f"event {reason} on Pod {name}", told, within)
+
+    def waiting_message(self, name: str, within: float = 30) -> str:
+        """Wait until kubelet says why a container does not start; what it says."""
+
+        def said() -> str:
+            for status in self.node.get(name)["status"].get("containerStatuses", ()):
+                if message := status.get("state", {}).get("waiting", {}).get("message"):
+                    return str(message)
+            return ""
+
+        return self.cp.wait(f"kubelet to say why {name} waits", said, within)
+
+    def init_runs(self, name: str) -> bool:
+        """Whether the Pod's first init container runs."""
+        statuses = self.node.get(name)["status"].get("initContainerStatuses", ())
+        return bool(statuses) and "running" in statuses[0]["state"]
+
+    def _path(self, name: str) -> str:
+        return f"/api/v1/namespaces/default/pods/{name}"
 
     def tails(self) -> str:
         """The end of each log."""

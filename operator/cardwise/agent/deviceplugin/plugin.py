@@ -99,7 +99,7 @@ class Plugin:
 
     async def _let_start(self, uid: str, entries: Sequence[Entry]) -> None:
         pods = await self._known(uid)
-        own = next((pod for pod in pods if text(at(pod, "metadata", "uid")) == uid), None)
+        own = next((pod for pod in pods if _uid(pod) == uid), None)
         node = Node(
             cards=self.offer.cards,
             oversold=self.offer.oversold,
@@ -120,22 +120,17 @@ class Plugin:
         self.teller.started(own)
 
     async def sweep(self) -> None:
-        """Remove what was made for Pods that are gone: for the API server, and for kubelet.
+        """Remove what was made for Pods that are gone.
 
         Raises:
             ApiError: the API server does not tell which Pods there are.
+            OSError: something can't be removed.
         """
+        # Before the list: a Pod that is let start meanwhile may not be in it.
         begun = self.files.begun()
-        if not begun:
-            return
-        try:
-            known = {entry.pod_uid for entry in self._entries()}
-        except (BadBody, OSError):
-            return
-        listed = await self.pods.pods(self.node, within=START_SECONDS)
-        known |= {text(at(pod, "metadata", "uid")) for pod in listed}
-        if begun - known:
-            self.files.forget(begun - known)
+        if begun:
+            listed = await self.pods.pods(self.node, within=START_SECONDS)
+            self.files.forget(begun - {_uid(pod) for pod in listed})
 
     async def _known(self, uid: str) -> list[dict[str, Any]]:
         """The node's Pods, with this one among them, once the cards are known, too."""
@@ -158,3 +153,7 @@ class Plugin:
 
     def _entries(self) -> list[Entry]:
         return checkpoint.parse(self.files.checkpoint())
+
+
+def _uid(pod: dict[str, Any]) -> str:
+    return text(at(pod, "metadata", "uid"))
