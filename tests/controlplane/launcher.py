@@ -60,6 +60,8 @@ class ControlPlane:
     admin_kubeconfig: Path
     admin_token: str
     """The bearer token of group system:masters, for HTTP clients of one's own."""
+    api_server: Process
+    """A test may pause it; the run is over when it ends."""
     ca: Path
     """The certificate that everything here is verified against."""
 
@@ -356,7 +358,7 @@ class ControlPlane:
         tokens = self.directory / "tokens.csv"
         tokens.touch(mode=0o600)
         tokens.write_text(f'{self.admin_token},admin,admin,"system:masters"\n')
-        api_server = self._supervisor.start(
+        self.api_server = self._supervisor.start(
             "kube-apiserver",
             components.kube_apiserver(
                 self._binaries / "kube-apiserver",
@@ -372,7 +374,7 @@ class ControlPlane:
             url=self.server,
             core=True,
         )
-        self._supervisor.wait_until_ready(api_server, "/readyz")
+        self._supervisor.wait_until_ready(self.api_server, "/readyz")
 
     def _start_controller_manager(self) -> None:
         port = self._supervisor.reserve_port()

@@ -214,3 +214,95 @@ def test_the_spec_of_a_pod_goes_with_it(ward: Ward) -> None:
     ward.node.delete("goes")
 
     ward.cp.wait("the spec to go", lambda: not spec.exists(), 90)
+
+
+# --- what is hard ---------------------------------------------------------------------------------
+
+
+def test_nothing_starts_past_an_agent_that_is_away(ward: Ward) -> None:
+    """A kubelet that was restarted calls nobody before a start while it knows no plugin.
+
+    Nor does it take a Pod anew whose containers do not run. One that ran starts again, by the spec
+    that was written at its first start; where that is lost, the runtime refuses.
+    """
+    once = "while ! test -e /tmp/go; do sleep 0.1; done; exit 1"
+    made = ward.book(
+        "alone",
+        ward.text([(2, 1000, 0)]),
+        [container("main", SEE + once, gpus=1)],
+        restart="Always",
+    )
+    ward.node.running("alone")
+    ward.agent.kill()
+    ward.restart_kubelet_alone("alone")
+    ward.touch("alone", "main", "/tmp/go")  # noqa: S108 (in the container)
+    assert ward.saw("alone", "main", 1)["NVIDIA_VISIBLE_DEVICES"] == ward.card(2)
+    (ward.node.cdi / f"cardwise-{made['metadata']['uid']}.json").unlink()
+
+    ward.touch("alone", "main", "/tmp/go")  # noqa: S108 (in the container)
+
+    ward.cp.wait(
+        "the runtime to refuse",
+        lambda: "unresolvable CDI devices" in ward.waiting_message("alone"),
+        30,
+    )
+    ward.start_agent()
+    assert ward.saw("alone", "main", 2, within=60)["NVIDIA_VISIBLE_DEVICES"] == ward.card(2)
+
+
+def test_a_pod_that_never_ran_is_not_taken_anew_while_the_agent_is_away(ward: Ward) -> None:
+    ward.book("lost", ward.text([(1, 1000, 0)]), [container("main", SEE, gpus=1)], blocked=True)
+    ward.cp.wait("slots to be given", lambda: "main" in ward.ids("lost"), 30)
+    ward.agent.kill()
+    ward.node.kubelet.kill()
+
+    ward.node.start_kubelet()
+
+    ended = ward.node.ended("lost", within=60)
+    assert ended["status"]["reason"] == "UnexpectedAdmissionError"
+    assert not ward.node.printed(ended, "main")
+
+
+def test_a_container_starts_again_while_no_api_server_answers(ward: Ward) -> None:
+    once = "while ! test -e /tmp/go; do sleep 0.1; done; exit 1"
+    ward.book(
+        "cut-off",
+        ward.text([(1, 1000, 0)]),
+        [container("main", SEE + once, gpus=1)],
+        restart="Always",
+    )
+    found = ward.node.running("cut-off")
+    ward.saw("cut-off", "main")
+
+    card = ward.card(1)
+
+    with ward.no_api_server(found, "main", "/tmp/go") as printed:  # noqa: S108 (in the container)
+        assert f"NVIDIA_VISIBLE_DEVICES={card}" in printed(1)
+
+
+def test_a_pod_whose_sandbox_is_made_anew_runs_its_init_containers_again(ward: Ward) -> None:
+    ward.book(
+        "anew",
+        ward.text([(0, 1000, 0)], [(3, 2000, 0)]),
+        [container("main", SEE + FOREVER, gpus=1)],
+        init=[container("first", SEE, gpus=1)],
+        restart="Always",
+    )
+    ward.saw("anew", "main")
+    assert ward.ids("anew")["first"] == ward.ids("anew")["main"]
+
+    ward.kill_sandbox("anew")
+
+    assert ward.saw("anew", "first", 1, within=60)["NVIDIA_VISIBLE_DEVICES"] == ward.card(0)
+    assert ward.saw("anew", "main", 1, within=60)["NVIDIA_VISIBLE_DEVICES"] == ward.card(3)
+
+
+def test_kubelet_restarts_when_nothing_of_the_pod_ran_yet(ward: Ward) -> None:
+    """It admits the Pod anew; the agent has registered by then."""
+    ward.book("blocked", ward.text([(1, 1000, 0)]), [container("main", SEE, gpus=1)], blocked=True)
+    ward.cp.wait("slots to be given", lambda: "main" in ward.ids("blocked"), 30)
+
+    ward.restart_kubelet()
+    ward.unblock("blocked")
+
+    assert ward.saw("blocked", "main", within=120)["NVIDIA_VISIBLE_DEVICES"] == ward.card(1)

@@ -146,8 +146,12 @@ class Node:
 
     def ctr(self, *words: str) -> str:
         """Ask containerd, in the namespace of kubelet's containers."""
+        return "\n".join(self.ctr_lines(*words))
+
+    def ctr_lines(self, *words: str) -> list[str]:
+        """Likewise, line by line."""
         ctr = [str(self._binaries / "ctr"), "--address", settings.CONTAINERD_SOCKET]
-        return _output(*self._enter(), *ctr, "--namespace", _CONTAINERS, *words)
+        return _lines(*self._enter(), *ctr, "--namespace", _CONTAINERS, *words)
 
     def _enter(self) -> list[str]:
         return [*_PYTHON, str(_HERE / "enter.py"), str(self._holder.pid)]
@@ -272,7 +276,12 @@ def _built() -> Path:
 
 
 def _output(*argv: str | Path) -> str:
-    done = subprocess.run(
-        [str(word) for word in argv], check=True, stdout=subprocess.PIPE, text=True
-    )
-    return done.stdout.strip().splitlines()[-1] if done.stdout.strip() else ""
+    """The last line that a program printed."""
+    return _lines(*argv)[-1]
+
+
+def _lines(*argv: str | Path) -> list[str]:
+    command = [str(word) for word in argv]
+    return subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.splitlines()

@@ -42,8 +42,13 @@ def pod(
     node: str = "node-a",
     restart: str = "Never",
     annotations: Mapping[str, str] | None = None,
+    blocked: bool = False,
 ) -> Json:
-    """A Pod that is on its node already."""
+    """A Pod that is on its node already.
+
+    ``blocked``: kubelet admits it, and starts nothing before there is a ConfigMap of its name.
+    """
+    volumes = [{"name": "blocking", "configMap": {"name": name}}] if blocked else []
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -53,6 +58,7 @@ def pod(
             "hostNetwork": True,
             "restartPolicy": restart,
             "terminationGracePeriodSeconds": 0,
+            "volumes": volumes,
             "initContainers": list(init),
             "containers": list(containers),
         },

@@ -1,8 +1,10 @@
 """A node with Cardwise's agent on it: simulated cards, the real plugin, a real kubelet."""
 
 import contextlib
+import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -116,24 +118,84 @@ class Ward:
         before = self._registrations()
         self.node.kubelet.kill()
         self.node.start_kubelet()
-        self.cp.wait("kubelet to know the agent", lambda: self._registrations() > before, 60)
-        self.node.wait_until_ready()
-        self.offers(SLOTS)
+        self._known(before)
+
+    def restart_kubelet_alone(self, name: str) -> None:
+        """Kill kubelet and start it while the agent is away, until it has taken the Pod anew."""
+        taken = f'"Processing pod event" pod="default/{name}"'
+        before = self.node.kubelet.log.read_text().count(taken)
+        self.node.kubelet.kill()
+        self.node.start_kubelet()
+        self.cp.wait(
+            f"kubelet to look after {name}",
+            lambda: self.node.kubelet.log.read_text().count(taken) > before,
+            60,
+        )
 
     def restart_agent(self) -> None:
         """Kill the agent and start it, until kubelet knows it again."""
         before = self._registrations()
         self.agent.kill()
         self.start_agent()
+        self._known(before)
+
+    def _known(self, before: int) -> None:
         self.cp.wait("kubelet to know the agent", lambda: self._registrations() > before, 60)
+        self.node.wait_until_ready()
         self.offers(SLOTS)
 
     def _registrations(self) -> int:
         return self.agent.log.read_text().count("kubelet knows the device plugin")
 
+    @contextlib.contextmanager
+    def no_api_server(
+        self, found: Json, container: str, path: str
+    ) -> Iterator[Callable[[int], list[str]]]:
+        """Make a file in a container of a Pod while the API server does not answer.
+
+        Gives a function that waits for what the container's given attempt prints.
+        """
+
+        def printed(attempt: int) -> list[str]:
+            deadline = time.monotonic() + 30
+            while time.monotonic() < deadline:
+                lines = self.node.printed(found, container, attempt)
+                if "seen" in lines:
+                    return lines
+                time.sleep(0.1)
+            raise AssertionError(f"container {container} did not start again: attempt {attempt}")
+
+        server = self.cp.api_server
+        server.signal(signal.SIGSTOP)
+        try:
+            self._touch(found, container, path)
+            yield printed
+        finally:
+            server.signal(signal.SIGCONT)
+
+    def unblock(self, name: str) -> None:
+        """Make what a blocked Pod waits for."""
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+        self.cp.request("POST", "/api/v1/namespaces/default/configmaps", body)
+
+    def kill_sandbox(self, name: str) -> None:
+        """End what holds a Pod's sandbox, as a crash of it would."""
+        uid = self.node.get(name)["metadata"]["uid"]
+        found = self.node.ctr_lines(
+            "containers",
+            "list",
+            "--quiet",
+            f'labels."io.kubernetes.pod.uid"=={uid},labels."io.cri-containerd.kind"==sandbox',
+        )
+        for sandbox in found:
+            self.node.ctr("tasks", "kill", "--signal", "SIGKILL", sandbox)
+
     def touch(self, name: str, container: str, path: str) -> None:
         """Make a file in a container that runs."""
-        status = self.node.get(name)["status"]
+        self._touch(self.node.get(name), container, path)
+
+    def _touch(self, found: Json, container: str, path: str) -> None:
+        status = found["status"]
         ids = {
             each["name"]: each["containerID"].removeprefix("containerd://")
             for key in ("initContainerStatuses", "containerStatuses")
@@ -208,5 +270,11 @@ class Ward:
         return f"{self.node.tails()}\n--- {self.agent}\n{self.agent.tail(40)}"
 
     def clear(self) -> None:
-        """Delete every Pod."""
+        """Start what a test ended, and delete every Pod."""
+        if self.node.kubelet.poll() is not None:
+            self.node.start_kubelet()
+        if self.agent.poll() is not None:
+            before = self._registrations()
+            self.start_agent()
+            self._known(before)
         self.node.clear()
