@@ -136,7 +136,7 @@ def test_kubelet_restarts_between_allocate_and_the_start(ward: Ward) -> None:
     ward.cp.wait("the init container", lambda: ward.init_runs("slow"), 30)
 
     ward.restart_kubelet()
-    ward.touch("slow", "wait", "/tmp/go")  # noqa: S108 (in the container)
+    ward.touch("slow", "wait", "/tmp/go")
 
     assert ward.saw("slow", "main", within=60)["NVIDIA_VISIBLE_DEVICES"] == ward.card(2)
 
@@ -235,11 +235,11 @@ def test_nothing_starts_past_an_agent_that_is_away(ward: Ward) -> None:
     ward.node.running("alone")
     ward.agent.kill()
     ward.restart_kubelet_alone("alone")
-    ward.touch("alone", "main", "/tmp/go")  # noqa: S108 (in the container)
+    ward.touch("alone", "main", "/tmp/go")
     assert ward.saw("alone", "main", 1)["NVIDIA_VISIBLE_DEVICES"] == ward.card(2)
     (ward.node.cdi / f"cardwise-{made['metadata']['uid']}.json").unlink()
 
-    ward.touch("alone", "main", "/tmp/go")  # noqa: S108 (in the container)
+    ward.touch("alone", "main", "/tmp/go")
 
     ward.cp.wait(
         "the runtime to refuse",
@@ -276,7 +276,7 @@ def test_a_container_starts_again_while_no_api_server_answers(ward: Ward) -> Non
 
     card = ward.card(1)
 
-    with ward.no_api_server(found, "main", "/tmp/go") as printed:  # noqa: S108 (in the container)
+    with ward.no_api_server(found, "main", "/tmp/go") as printed:
         assert f"NVIDIA_VISIBLE_DEVICES={card}" in printed(1)
 
 

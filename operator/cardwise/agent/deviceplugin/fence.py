@@ -92,7 +92,8 @@ def _excess(card: Card, taken: CardUse, use: CardUse) -> str:
         ("MiB", card.memory_mib, taken.memory_mib, use.memory_mib),
         ("cores", card.cores, taken.cores, use.cores),
     ):
-        if before + more > has:
+        # What asks nothing of an amount takes nothing too much of it.
+        if more and before + more > has:
             return f"{before} + {more} {unit} are booked of {has}"
     return ""
 

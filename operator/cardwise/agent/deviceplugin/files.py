@@ -56,8 +56,8 @@ class NodeFiles:
         )
 
     def tokens(self, uid: str) -> frozenset[str]:
-        """The tokens of a Pod's CDI spec; none where it has none."""
-        with contextlib.suppress(FileNotFoundError):
+        """The tokens of a Pod's CDI spec; none where it has none that can be read."""
+        with contextlib.suppress(OSError):
             return spec_tokens(self._spec(uid).read_bytes())
         return frozenset()
 

@@ -122,9 +122,7 @@ def cdi_names(data: bytes) -> tuple[str, ...]:
     Raises:
         BadBody: it is no message.
     """
-    return tuple(
-        name for each in protobuf.messages_of(data, 5) for name in protobuf.texts_of(each, 1)
-    )
+    return tuple("".join(protobuf.texts_of(each, 1)[-1:]) for each in protobuf.messages_of(data, 5))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +152,4 @@ def asked_to_prefer(data: bytes) -> list[Preference]:
 
 def preferred(chosen: Sequence[Sequence[str]]) -> bytes:
     """``PreferredAllocationResponse``: the ids for each container that was asked about."""
-    return b"".join(
-        protobuf.message(1, b"".join(protobuf.text(1, each) for each in ids)) for ids in chosen
-    )
+    return b"".join(protobuf.message(1, protobuf.texts(1, ids)) for ids in chosen)

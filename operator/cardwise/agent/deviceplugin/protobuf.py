@@ -5,7 +5,7 @@ their length in front (texts, messages within messages). Some messages of two or
 are no reason to ship a compiler's output and its runtime.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from cardwise.errors import BadBody
 
@@ -25,6 +25,11 @@ def number(field: int, value: int) -> bytes:
 def text(field: int, value: str) -> bytes:
     """A field with a text; empty for the empty text, which is what an absent field means."""
     return message(field, value.encode()) if value else b""
+
+
+def texts(field: int, values: Iterable[str]) -> bytes:
+    """A repeated field of texts: each is written, the empty one, too."""
+    return b"".join(message(field, value.encode()) for value in values)
 
 
 def message(field: int, value: bytes) -> bytes:
