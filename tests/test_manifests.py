@@ -553,6 +553,12 @@ NODE_EVENTS: Final[dict[str, set[Right]]] = {
     "create_event": {("events.k8s.io", "events", "create")},
 }
 """What each verb of `ports.NodeEvents` needs, in the namespace of events on Nodes."""
+NODE_PODS: Final[dict[str, set[Right]]] = {
+    "pods": {("", "pods", "list")},
+    "set_phase": {("", "pods/status", "patch")},
+    "create_event": {("events.k8s.io", "events", "create")},
+}
+"""What each verb of `ports.NodePods` needs."""
 WRITE_ALLOCATIONS: Final = {("cardwise.dev", "allocations", "write")}
 
 
@@ -604,10 +610,12 @@ def test_the_agent_may_do_what_it_does_and_nothing_else(overlay: str) -> None:
     assert verbs_of(ports.GPUNodeStore) == STORE.keys()
     assert verbs_of(ports.NodeStatus) == NODE_STATUS.keys()
     assert verbs_of(ports.NodeEvents) == NODE_EVENTS.keys()
+    assert verbs_of(ports.NodePods) == NODE_PODS.keys()
     at_home = NODE_STATUS["installed"]
+    everywhere = set().union(*STORE.values(), *NODE_STATUS.values(), *NODE_PODS.values())
 
     assert rights(overlay, "ClusterRole", "cardwise-agent") == (
-        set().union(*STORE.values(), *NODE_STATUS.values()) - at_home | WRITE_ALLOCATIONS
+        everywhere - at_home | WRITE_ALLOCATIONS
     )
     assert rights(overlay, "Role", "cardwise-agent") == at_home | NODE_EVENTS["create_event"]
     (of_events,) = built(overlay, "Role", "cardwise-agent:events")
