@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cardwise.agent.metrics import Metrics as AgentMetrics
 from cardwise.controller.metrics import Metrics
 from cardwise.ledger import Ledger
 from cardwise.names import EventReason, NodeReason, Reason
@@ -133,7 +134,8 @@ def test_the_page_of_doors_shows_the_guards_sentence() -> None:
 
 
 def test_the_page_of_operations_names_every_metric_of_ours_and_no_other() -> None:
-    told = Metrics(Ledger()).render().decode()
+    agent = AgentMetrics("node-a", report=lambda: None, failures=lambda: 0)
+    told = (Metrics(Ledger()).render() + agent.render()).decode()
     ours = {name.removesuffix("_created") for name in re.findall(r"# HELP (cardwise_\w+)", told)}
 
     assert ours == set(re.findall(r"^\| `(cardwise_\w+)", OPERATIONS, re.MULTILINE))
