@@ -7,7 +7,7 @@ import pytest
 
 from cardwise import names
 from node.pods import FOREVER, SEE, container
-from node.stage import Ward
+from node.stage import SLOTS, Ward
 
 
 def test_a_container_sees_its_card_and_limits(ward: Ward) -> None:
@@ -17,6 +17,7 @@ def test_a_container_sees_its_card_and_limits(ward: Ward) -> None:
     assert seen["NVIDIA_VISIBLE_DEVICES"] == ward.card(2)
     assert seen["CUDA_DEVICE_MEMORY_LIMIT_0"] == "1000m"
     assert seen["CUDA_DEVICE_SM_LIMIT"] == "30"
+    assert ward.ids("one")["main"] == {f"{ward.card(2)}-0"}, "kubelet's accounts name the card, too"
     assert ward.node.ended("one")["status"]["phase"] == "Succeeded"
 
 
@@ -139,6 +140,18 @@ def test_kubelet_restarts_between_allocate_and_the_start(ward: Ward) -> None:
     ward.touch("slow", "wait", "/tmp/go")
 
     assert ward.saw("slow", "main", within=60)["NVIDIA_VISIBLE_DEVICES"] == ward.card(2)
+
+
+def test_a_card_that_turns_sick_offers_nothing_and_well_all(ward: Ward) -> None:
+    ward.book("tenant", ward.text([(1, 1000, 0)]), [container("main", FOREVER, gpus=1)])
+    ward.node.running("tenant")
+
+    ward.sick(1)
+
+    ward.offers(SLOTS * 3 // 4)
+    assert ward.node.get("tenant")["status"]["phase"] == "Running"
+    ward.sick()
+    ward.offers(SLOTS)
 
 
 # --- the agent goes and comes ---------------------------------------------------------------------

@@ -29,10 +29,13 @@ class FakeNodePods:
         self.lists += 1
         if self.failures:
             raise self.failures.pop(0)
-        await asyncio.sleep(min(self.silent_seconds, within))
-        if self.silent_seconds >= within:
+        # What is true when the server reads, which is soon; the answer may take its time.
+        found = copy.deepcopy([pod for pod in self.documents if pod["spec"]["nodeName"] == node])
+        silent = self.silent_seconds
+        await asyncio.sleep(min(silent, within))
+        if silent >= within:
             raise ApiError(None, "no answer from the API server: TimeoutError")
-        return copy.deepcopy([pod for pod in self.documents if pod["spec"]["nodeName"] == node])
+        return found
 
     async def set_phase(self, pod: PodRef, phase: str) -> None:
         self._write()

@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
+import yaml
+
 from cardwise import names
 from cardwise.agent.deviceplugin import checkpoint
-from controlplane.launcher import ControlPlane, Process, standing_ground
+from cardwise.agent.simulated import shipped
+from controlplane.launcher import ROOT, ControlPlane, Process, standing_ground
 from node.machine import Node
 from node.pods import Json, pod
 
@@ -29,8 +32,11 @@ class Ward:
         self.cp = cp
         self.node = node
         self._bound = 0
+        self._profile = node.directory / "cards.yaml"
+        self.sick()
         standing_ground(cp)
-        self._account = cp.service_account_kubeconfig("cardwise-agent")
+        cp.apply(ROOT / "manifests/base/agents.yaml")
+        self.account = cp.service_account_kubeconfig("cardwise-agent")
         self.start_agent()
         self.offers(SLOTS)
 
@@ -44,8 +50,8 @@ class Ward:
 
     def start_agent(self) -> None:
         """Start the agent in the node, where it finds kubelet's directory at its fixed place."""
-        argv = [str(_AGENT), "--nvml", f"simulated:{PROFILE}", "--node-name", self.node.name]
-        argv += ["--kubeconfig", str(self._account)]
+        argv = [str(_AGENT), "--nvml", f"simulated:{self._profile}", "--node-name", self.node.name]
+        argv += ["--kubeconfig", str(self.account)]
         self.agent = self.node.run("agent", argv)
 
     def offers(self, slots: int, within: float = 30) -> None:
@@ -56,11 +62,16 @@ class Ward:
             within,
         )
 
+    def sick(self, *indexes: int) -> None:
+        """These cards fail from now on, and no others; the agent looks every ten seconds."""
+        document = yaml.safe_load(shipped(PROFILE))
+        for card in document["status"]["cards"]:
+            card["healthy"] = card["index"] not in indexes
+        self._profile.write_text(yaml.safe_dump(document))
+
     def card(self, index: int) -> str:
         """The UUID of a card."""
-        path = f"/apis/cardwise.dev/v1alpha1/gpunodes/{self.node.name}"
-        cards = self.cp.request("GET", path)["status"]["cards"]
-        return str(next(card["uuid"] for card in cards if card["index"] == index))
+        return f"GPU-{PROFILE}-{index}"
 
     def text(self, *containers: Sequence[tuple[int, int, int]]) -> str:
         """An allocation: for each container its cards as (index, MiB, cores)."""

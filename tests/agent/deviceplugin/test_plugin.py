@@ -223,6 +223,23 @@ async def test_of_two_starts_at_once_that_do_not_fit_together_one_is_refused(ben
     assert bench.files.begun() == {uid("p")}
 
 
+async def test_a_start_counts_those_that_were_let_start_while_it_waited(bench: Bench) -> None:
+    """By the time of binding ``p`` is first; but ``q`` was judged before ``p`` was there."""
+    big = "GPU-a,NVIDIA,10000,0:;"
+    late = pod(text=big, annotations={names.BIND_TIME: "1"})
+    bench.pods.documents[:] = [pod("q", text=big, annotations={names.BIND_TIME: "2"})]
+    bench.kubelet_gave(entry("p", "app", "GPU-a-0"), entry("q", "app", "GPU-a-1"))
+    bench.pods.silent_seconds = 1.0
+    first = asyncio.ensure_future(bench.start("GPU-a-1"))
+    await asyncio.sleep(0.1)
+    bench.pods.documents.append(late)
+    bench.pods.silent_seconds = 0.0
+
+    assert "before it: default/q" in await bench.refused("GPU-a-0")
+    await first
+    assert bench.files.begun() == {uid("q")}
+
+
 @pytest.mark.parametrize("content", [None, b"{", checkpoint_text([])])
 async def test_a_start_that_nobody_can_tell_is_refused(bench: Bench, content: bytes | None) -> None:
     file = bench.files.plugins / checkpoint.FILE

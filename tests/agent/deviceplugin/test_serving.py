@@ -30,10 +30,11 @@ class Kubelet:
         self.refuses = False
         self._server: grpc.aio.Server | None = None
 
-    async def start(self) -> None:
+    async def start(self, *, cleans_up: bool = True) -> None:
         """As kubelet's start does: every socket there is removed first."""
         for path in self.directory.iterdir():
-            path.unlink()
+            if cleans_up:
+                path.unlink()
         self._server = grpc.aio.server()
         handler = grpc.unary_unary_rpc_method_handler(self._register)
         self._server.add_generic_rpc_handlers(
@@ -139,6 +140,19 @@ async def test_it_registers_again_with_a_kubelet_that_restarted(
     assert await kubelet.ask("Allocate") == b""
     await asyncio.sleep(0.5)
     assert len(kubelet.registered) == 2
+
+
+async def test_it_registers_again_though_kubelet_left_its_socket(
+    kubelet: Kubelet, offer: Offer
+) -> None:
+    offer.learn(CARDS, oversold=False)
+    await kubelet.start()
+    await until(lambda: len(kubelet.registered) == 1)
+
+    await kubelet.stop()
+    await kubelet.start(cleans_up=False)
+
+    await until(lambda: len(kubelet.registered) == 2)
 
 
 async def test_it_registers_again_where_its_socket_went(
