@@ -31,11 +31,10 @@ demo-stop: $(STAMP) ## stop what `make demo KEEP=1` left running
 
 .PHONY: test
 test: export HYPOTHESIS_PROFILE ?= ci
-test: ## everything: check, unit, e2e, e2e-node, demo
+test: ## everything: check, unit, e2e, demo
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory e2e
-	@$(MAKE) --no-print-directory e2e-node
 	@$(MAKE) --no-print-directory demo KEEP= DOOR=extender
 	@$(MAKE) --no-print-directory demo KEEP= DOOR=gates
 
@@ -74,7 +73,7 @@ e2e-node: guard controlplane nodeprograms ## tests on a real kubelet and contain
 
 .PHONY: nodeprograms
 nodeprograms: $(STAMP)
-	@tests/controlplane/build.sh node >/dev/null
+	@tests/controlplane/build.sh node
 
 .PHONY: controlplane
 controlplane: $(STAMP) ## build the control plane's programs (minutes at first, cached afterwards)
