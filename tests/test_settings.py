@@ -27,7 +27,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         events: {nameTenants: true}
         defaults: {memoryMiB: 0, cores: 0, gpuCount: 1}
         admission: {runtimeClassName: "", coreUtilizationPolicy: "", hideCardsFromOthers: false}
-        agent: {slotsPerCard: 10, memoryScaling: 1.0, coreScaling: 1.0, reportSeconds: 60}
+        agent: {slotsPerCard: 10, memoryScaling: 1.0, coreScaling: 1.0, reportSeconds: 60,
+                ignoredXids: [13, 31, 43, 45, 68, 109]}
         """
     )
 
@@ -41,7 +42,8 @@ def test_every_key_is_read() -> None:
         defaults: {memoryMiB: 2000, cores: 10, gpuCount: 2}
         admission: {runtimeClassName: nvidia, coreUtilizationPolicy: force,
                     hideCardsFromOthers: true}
-        agent: {slotsPerCard: 4, memoryScaling: 1.5, coreScaling: 2, reportSeconds: 30}
+        agent: {slotsPerCard: 4, memoryScaling: 1.5, coreScaling: 2, reportSeconds: 30,
+                ignoredXids: [13]}
         """
     )
 
@@ -55,7 +57,7 @@ def test_every_key_is_read() -> None:
     assert settings.admission.runtimeClassName == "nvidia"
     assert settings.admission.coreUtilizationPolicy == "force"
     assert settings.admission.hideCardsFromOthers
-    assert (agent.slotsPerCard, agent.reportSeconds) == (4, 30)
+    assert (agent.slotsPerCard, agent.reportSeconds, agent.ignoredXids) == (4, 30, (13,))
     assert (agent.memoryScaling, agent.coreScaling) == (1.5, 2.0)
 
 
@@ -95,6 +97,7 @@ def test_every_key_is_read() -> None:
         ),
         pytest.param("agent: {slotsPerCard: 0}", "agent.slotsPerCard", id="no slots"),
         pytest.param("agent: {reportSeconds: 0}", "agent.reportSeconds", id="no pause"),
+        pytest.param("agent: {ignoredXids: [x]}", "agent.ignoredXids", id="no number"),
         pytest.param("agent: {memoryScaling: 0}", "agent.memoryScaling", id="scaled to nothing"),
         pytest.param("agent: {coreScaling: 101}", "agent.coreScaling", id="scaled out of reason"),
         pytest.param("agent: {coreScaling: .nan}", "agent.coreScaling", id="scaled by no number"),

@@ -164,11 +164,11 @@ def test_a_card_that_falls_ill_is_closed_within_ten_seconds_and_told_of(
 
     assert machine.events() == ["CardUnhealthy", "CardHealthy"]
     assert {link["nvlinks"] for link in links} == {18}
-    uuid = machine.fake.cards[3].uuid
-    ill = (
-        f'cardwise_card_changes_total{{device_uuid="{uuid}",node="n2",reason="CardUnhealthy"}} 1.0'
-    )
-    assert ill in metrics.splitlines()
+    of_it = f'device_uuid="{machine.fake.cards[3].uuid}",node="n2"'
+    assert {
+        f'cardwise_card_changes_total{{{of_it},reason="CardUnhealthy"}} 1.0',
+        f'cardwise_card_xids_total{{{of_it},xid="79"}} 1.0',
+    } <= set(metrics.splitlines())
     assert machine.ask("/readyz") == (200, "ok\n")
 
 
