@@ -231,6 +231,7 @@ class EventReason(StrEnum):
     SCHEDULER_ABSENT = "SchedulerAbsent"
     GANG_INCOMPLETE = "GangIncomplete"
     VOLUME_NOT_READY = "VolumeNotReady"
+    KEPT_BACK = "KeptBack"
     CARD_OVERBOOKED = "CardOverbooked"
     ALLOCATION_MISMATCH = "AllocationMismatch"
 

@@ -57,7 +57,7 @@ class Served:
     def _serve_first(self, left: list[Json]) -> list[Json]:
         """The first who fit: a Pod, or as many of a gang as it needs."""
         begun = {gang_key(pod) for pod in self._placed} - {None}
-        for pod in sorted(left, key=lambda it: gang_key(it) not in begun):
+        for pod in sorted(left, key=lambda it: (_order(it)[0], gang_key(it) not in begun)):
             gang = gang_key(pod)
             together = [pod]
             if gang is not None and gang not in begun:

@@ -23,6 +23,7 @@ _OF_WAITING = (
     EventReason.NEEDS_EXTENDER_DOOR,
     EventReason.GANG_INCOMPLETE,
     EventReason.VOLUME_NOT_READY,
+    EventReason.KEPT_BACK,
 )
 
 

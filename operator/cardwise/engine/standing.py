@@ -6,7 +6,7 @@ each time: only those whose cards, or whose other rules, changed in between.
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from cardwise.engine.decide import Memo, answer, answer_weight, booking_on, leading_of
 from cardwise.model import Decision, NodeView, Outcome, QuotaRoom, Request, Signature
@@ -66,12 +66,19 @@ class Standing:
         if self._forget(name):
             del self._views[name], self._outcomes[name]
 
-    def decision(self, request: Request) -> Decision:
+    def decision(self, request: Request, *, avoiding: Collection[str] = ()) -> Decision:
         """Choose for a Pod of this signature, as `decide` does.
 
         Its outcomes are those of now: the next node that is put or dropped changes them.
+
+        Args:
+            request: the Pod.
+            avoiding: nodes that are chosen only where no other fits.
         """
         name = self._best()
+        if name in avoiding:
+            others = [rank for node, rank in self._ranks.items() if node not in avoiding]
+            name = min(others)[1] if others else name
         view = self._views[name] if name is not None else None
         return Decision(
             request=request,

@@ -35,7 +35,9 @@ def pinned_node(pod: Mapping[str, Any]) -> str | None:
     if not node or ALLOCATED not in annotations or GATE in gates_of(pod):
         return None
     terms = items(at(pod, *_AFFINITY, "nodeSelectorTerms"))
-    return node if terms and all(_leaves_only(node, term) for term in terms) else None
+    # An empty term matches no node at all, so it leaves none.
+    some = [term for term in terms if _matches_any(term)]
+    return node if some and all(_leaves_only(node, term) for term in some) else None
 
 
 def pin_patch(
@@ -57,10 +59,14 @@ def pin_patch(
         annotations: the allocation.
     """
     pin = {"key": _NAME, "operator": "In", "values": [node]}
-    # Terms are alternatives: each must name the node.
+    # Terms are alternatives: each must name the node. One that is empty matches no node, and the
+    # API server takes no addition to it.
     tight = [
-        {**term, "matchFields": [*items(term.get("matchFields")), pin]} for term in terms or [{}]
-    ]
+        {**term, "matchFields": [*items(term.get("matchFields")), pin]}
+        if _matches_any(term)
+        else term
+        for term in terms or ()
+    ] or [{"matchFields": [pin]}]
     metadata: Json = {"resourceVersion": version, "annotations": dict(annotations)}
     if pod.uid:
         metadata["uid"] = pod.uid
@@ -85,6 +91,11 @@ def required_terms(pod: Mapping[str, Any]) -> list[Json] | None:
     return (
         None if required is None else [mapping(t) for t in items(at(required, "nodeSelectorTerms"))]
     )
+
+
+def _matches_any(term: object) -> bool:
+    """Whether a term says anything: an empty one matches no node."""
+    return bool(items(at(term, "matchExpressions")) or items(at(term, "matchFields")))
 
 
 def _leaves_only(node: str, term: object) -> bool:

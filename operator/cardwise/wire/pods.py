@@ -33,6 +33,7 @@ __all__ = [
     "bound_node",
     "is_finished",
     "is_terminating",
+    "owner_uid",
     "placed_node",
     "pod_ref",
     "request_of",
@@ -67,6 +68,12 @@ def bound_node(pod: dict[str, Any]) -> str | None:
 def placed_node(pod: dict[str, Any]) -> str | None:
     """The node that it is bound to, or can only be bound to any more: its cards count there."""
     return bound_node(pod) or pins.pinned_node(pod)
+
+
+def owner_uid(pod: dict[str, Any]) -> str:
+    """The UID of the controller that made it, and would make it anew; empty where there is none."""
+    owners = items(at(pod, "metadata", "ownerReferences"))
+    return next((text(at(o, "uid")) for o in owners if at(o, "controller") is True), "")
 
 
 def resource_version(pod: dict[str, Any]) -> str:

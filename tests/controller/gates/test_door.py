@@ -96,6 +96,21 @@ async def test_the_name_is_added_to_every_term_of_an_affinity() -> None:
         assert after["podAffinity"] == affinity["podAffinity"]
 
 
+async def test_a_term_that_matches_no_node_stays_as_it_is() -> None:
+    # The API server takes no addition to it. Red: `pin_patch` adds to every term.
+    terms: list[Json] = [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}, {}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    pod = gated(spec={"affinity": {"nodeAffinity": required}})
+    async with door(*node(labels={"zone": "a"}), pod) as world:
+        assert where(world, pod) == "n1"
+        after = seen(world, pod)["spec"]["affinity"]["nodeAffinity"]
+        pin = [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]
+        assert after["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [
+            {**terms[0], "matchFields": pin},
+            {},
+        ]
+
+
 async def test_a_freed_card_goes_to_who_waits_at_once() -> None:
     tenant = build.pod("t", node="n1", allocated="GPU-n1-a,NVIDIA,15360,0:;")
     pod = gated()
@@ -188,6 +203,48 @@ async def test_in_strict_order_it_does_until_it_goes() -> None:
         world.cluster.remove("Pod", "a", "default")
         await passing(0.01)
         assert where(world, small) == "n1"
+
+
+async def test_who_is_kept_back_is_told_for_whom() -> None:
+    # Red: `_keep_back` tells nobody.
+    strict = Settings(scheduling=SETTINGS.scheduling, gates=Gates(strictOrder=True))
+    big, small = gated("a", gpus=3, pod_priority=5), gated("b")
+    async with door(*node(), big, small, settings=strict) as world:
+        told = dict(await world.events())
+        assert told[EventReason.KEPT_BACK] == (
+            "Kept back by Pod default/a, which is before it in the queue and fits nowhere."
+        )
+
+
+async def test_what_its_owner_has_to_mend_keeps_nobody_back() -> None:
+    # Red: `_keep_back` looks at no reason.
+    strict = Settings(scheduling=SETTINGS.scheduling, gates=Gates(strictOrder=True))
+    claim = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}]}
+    first, second = gated("a", pod_priority=5, spec=claim), gated("b")
+    async with door(*node(), first, second, settings=strict) as world:
+        assert (where(world, first), where(world, second)) == (None, "n1")
+
+
+async def test_the_next_pod_of_an_owner_goes_where_the_last_was_not_refused() -> None:
+    # Red: `Standing.decision` avoids nothing; `Refusals` does not say where it evicted.
+    async with door(*node(), *node("n2")) as world:
+        first = gated("a", owner="uid-owner", policy="mutex")
+        world.cluster.put(first)
+        await passing(0.1)
+        refused_pod = seen(world, first)
+        node_of_first = where(world, first)
+        refused_pod["status"]["conditions"] = [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
+        ]
+        world.cluster.put(refused_pod)
+        await passing(70)
+        second = gated("b", owner="uid-owner", policy="mutex")
+        other = gated("c", owner="uid-another", policy="mutex")
+        world.cluster.put(second)
+        world.cluster.put(other)
+        await passing(0.1)
+        assert node_of_first == "n1"
+        assert (where(world, second), where(world, other)) == ("n2", "n2")
 
 
 async def test_while_others_hold_gates_it_is_left_alone() -> None:
@@ -453,6 +510,44 @@ async def test_a_gang_is_placed_when_all_are_there_and_not_before() -> None:
         world.cluster.put(last)
         await passing(0.1)
         assert None not in [where(world, pod) for pod in [*early, last]]
+
+
+async def test_who_comes_to_a_gang_that_waits_is_told_so() -> None:
+    # Red: `_close` tells the first alone where the reason is no news.
+    early, late, _, _ = gang(4, 4)
+    async with door(*node(), early) as world:
+        await passing(70)
+        world.cluster.put(late)
+        await world.events()
+        told = {event["regarding"]["name"]: event["note"] for event in world.cluster.events()}
+        assert told["g1"] == "Gang g: 2 of its 4 Pods are here; none is placed before all are."
+
+
+@pytest.mark.parametrize(
+    ("annotations", "words"),
+    [
+        pytest.param({names.GANG: "g"}, "nobody says how many Pods it has", id="no size"),
+        pytest.param(
+            {names.GANG: "g", names.GANG_SIZE: "three"},
+            'cardwise.dev/gang-size is "three", which is no whole number from 1 to 10000',
+            id="a size that is none",
+        ),
+        pytest.param(
+            {names.GANG: "a\nWARNING \x1b[31m"}, 'Gang "a\\nWARNING \\u001b[31m":', id="an odd name"
+        ),
+    ],
+)
+async def test_what_is_wrong_with_a_gang_is_said(annotations: Json, words: str) -> None:
+    async with door(*node(), gated(annotations=annotations)) as world:
+        [(reason, note)] = await world.events()
+        assert reason == EventReason.GANG_INCOMPLETE
+        assert words in note
+
+
+async def test_no_pod_group_is_asked_for_by_a_name_that_it_can_not_have() -> None:
+    async with door(*node(), gated(annotations={names.GANG: "../../nodes"})) as world:
+        await passing(20)
+        assert world.cluster.called("pod_group") == 0
 
 
 async def test_a_gang_that_does_not_fit_holds_nothing() -> None:

@@ -45,11 +45,11 @@ class _Sorted:
 
     def first(self) -> str | None:
         ranked = [
-            (kind not in BEGUN, each.order, uid)
+            (each.order[0], kind not in BEGUN, each.order, uid)
             for uid, (each, kind) in self.pods.items()
             if kind not in self.closed
         ]
-        return min(ranked)[2] if ranked else None
+        return min(ranked)[3] if ranked else None
 
 
 class _Both(RuleBasedStateMachine):

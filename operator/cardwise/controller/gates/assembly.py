@@ -9,6 +9,7 @@ from cardwise.controller.binder import Binder
 from cardwise.controller.clock import Clock
 from cardwise.controller.decider import Decider
 from cardwise.controller.gate import Gate
+from cardwise.controller.gates.avoided import Avoided
 from cardwise.controller.gates.door import GatesDoor
 from cardwise.controller.gates.gangs import Gangs
 from cardwise.controller.gates.holder import Holder
@@ -49,7 +50,8 @@ class Gates:
     ) -> None:
         """Put it together, as a follower of the mirror."""
         book, volumes, gangs = NodeBook(), Volumes(), Gangs()
-        surroundings = Surroundings(ledger, book, volumes, decider.memo)
+        avoided = Avoided(clock)
+        surroundings = Surroundings(ledger, book, volumes, decider.memo, avoided)
         holder = Holder(
             ledger=ledger,
             book=book,
@@ -98,6 +100,7 @@ class Gates:
             clock=clock,
             settings=settings.gates,
             counted=metrics.evicted,
+            avoid=avoided.avoid,
         )
         tracker = Tracker(
             book,

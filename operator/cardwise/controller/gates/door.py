@@ -18,7 +18,7 @@ from cardwise.controller.gates.waiting import Waiting, is_ours, read
 from cardwise.controller.teller import Teller
 from cardwise.ledger import Ledger, Stage
 from cardwise.model import Booking, PodRef
-from cardwise.names import Reason
+from cardwise.names import EventReason, Reason
 from cardwise.noderules import NodeBook
 from cardwise.settings import Settings
 from cardwise.wire import pods
@@ -29,7 +29,14 @@ _TELL_SECONDS, _TOLD_SECONDS = 60.0, 1200.0
 """An event is kept for an hour by default: whoever waits longer is told of again."""
 _GANG_SECONDS = 5.0
 """How long nobody else is decided while a gang's pins are under way: the room of one that has to be
-read again must not go to another."""
+read again must not go to another, and no more of the gang may join before it has begun for good."""
+
+_KEPT_BACK = EventReason.KEPT_BACK
+_OWNERS_TO_MEND = (
+    EventReason.NEEDS_EXTENDER_DOOR,
+    EventReason.VOLUME_NOT_READY,
+    EventReason.GANG_INCOMPLETE,
+)
 
 Json = dict[str, Any]
 
@@ -133,6 +140,8 @@ class GatesDoor:
             self._queue.open(group)  # it may be complete now
         if group.closed:
             self._tell(waiting, group)
+        else:
+            group.newcomers.append(waiting.pod.uid)
         self._due.set()
         self.look()
 
@@ -195,8 +204,25 @@ class GatesDoor:
             if self.pinner.is_full or self._is_kept_back(group):
                 return  # a pin that ends sets it going again, or room that grows
             if not self._place(group) and self._settings.gates.strictOrder:
-                self._barrier = group.rank
+                self._keep_back(group)
             await asyncio.sleep(0)  # the pin goes out, and others have their turn
+
+    def _keep_back(self, group: Group) -> None:
+        """In strict order: whoever is behind waits, and is told for whom.
+
+        What a Pod's owner has to mend first keeps nobody back.
+        """
+        if group.reason in _OWNERS_TO_MEND:
+            return
+        self._barrier = group.rank
+        message = (
+            f"Kept back by Pod {group.first.pod}, which is before it in the queue and fits nowhere."
+        )
+        for other in self._queue:
+            if not other.closed and other.rank > group.rank and other.reason is not _KEPT_BACK:
+                other.reason, other.message, other.newcomers = _KEPT_BACK, message, []
+                for waiting in list(other):
+                    self._tell(waiting, other)
 
     def _open_all(self) -> None:
         for pod, version in self._to_open.values():
@@ -207,7 +233,7 @@ class GatesDoor:
         """Whether others must be served, or be settled, before this group."""
         if self._barrier is not None and group.rank > self._barrier:
             return True
-        if self._gang_pins and not group.begun:
+        if self._gang_pins:
             wait = max(self._gang_pins.values()) - self._clock.monotonic()
             if wait > 0:
                 self._look_again(wait)
@@ -267,8 +293,12 @@ class GatesDoor:
         self._due.set()
 
     def _close(self, group: Group, refusal: Refusal) -> None:
-        """A group has to wait. All are told where the reason is new, else the first again."""
+        """A group has to wait.
+
+        All are told where the reason is new, else the first again, and those who came since.
+        """
         news = group.reason is not refusal.reason
+        newcomers, group.newcomers = group.newcomers, []
         group.closed, group.reason = True, refusal.reason
 
         def renewed() -> str:
@@ -281,6 +311,11 @@ class GatesDoor:
                 self._tell(waiting, group)
         else:
             self._teller.waits(group.first.pod, refusal.reason, renewed)
+            if newcomers:
+                renewed()
+            for uid in newcomers:
+                if (newcomer := self._queue.get(uid)) is not None:
+                    self._tell(newcomer, group)
 
     def _tell(self, waiting: Waiting, group: Group) -> None:
         """Tell a Pod what its group was told."""

@@ -4,16 +4,21 @@ A gang is named by the label of the coscheduling plugin or by an annotation of o
 on the Pods, or in the PodGroup of that name.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cardwise.names import GANG, GANG_SIZE, POD_GROUP_LABEL
-from cardwise.wire.fields import annotations_of, at, text
+from cardwise.wire.fields import annotations_of, at, quoted, text
 from cardwise.wire.pods import pod_ref
 
 MOST_PODS = 10_000
 """Of one gang: a larger number is a mistake."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9._/-]{1,63}")
+_GROUP = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_LONGEST = 253
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -26,9 +31,18 @@ class Gang:
     key: Key
     size: int | None
     """How many Pods it has at least; None: its PodGroup says, if there is one."""
+    unreadable: str = ""
+    """What is written as its size, where that is none."""
 
     def __str__(self) -> str:
-        return self.key[1]
+        name = self.key[1]
+        # Anybody may write it, and it goes into the log.
+        return name if _PLAIN.fullmatch(name) else quoted(name)
+
+    @property
+    def may_have_group(self) -> bool:
+        """Whether a PodGroup can have its name."""
+        return _GROUP.fullmatch(self.key[1]) is not None and len(self.key[1]) <= _LONGEST
 
 
 def gang_of(pod: dict[str, Any]) -> Gang | None:
@@ -37,7 +51,10 @@ def gang_of(pod: dict[str, Any]) -> Gang | None:
     name = annotations.get(GANG, "").strip() or text(at(pod, "metadata", "labels", POD_GROUP_LABEL))
     if not name:
         return None
-    return Gang((pod_ref(pod).namespace, name), _size(annotations.get(GANG_SIZE, "")))
+    written = annotations.get(GANG_SIZE, "")
+    size = _size(written)
+    unreadable = quoted(written) if written.strip() and size is None else ""
+    return Gang((pod_ref(pod).namespace, name), size, unreadable)
 
 
 def _size(written: str) -> int | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cardwise.controller.clock import Clock
 from cardwise.controller.decider import Decider
-from cardwise.controller.gates.gangs import Gang, Gangs, Key
+from cardwise.controller.gates.gangs import MOST_PODS, Gang, Gangs, Key
 from cardwise.controller.gates.surroundings import Surroundings
 from cardwise.controller.gates.waiting import Waiting
 from cardwise.controller.metrics import Metrics
@@ -67,7 +67,7 @@ class Holder:
             told = _NEEDS_EXTENDER.format(obstacle.unchecked)
             return Refusal(EventReason.NEEDS_EXTENDER_DOOR, lambda: told)
         if obstacle.waits_for:
-            told = f"It waits for {obstacle.waits_for}."
+            told = f"It waits for {obstacle.waits_for}, which is not there, or can't be used."
             return Refusal(EventReason.VOLUME_NOT_READY, lambda: told)
         with self._metrics.timed("gate") as timer:
             decision = self._decider.hold_chosen(
@@ -99,8 +99,10 @@ class Holder:
         """
         size = self._gangs.size(members, gang)
         if size is None:
-            self.ask_size(gang.key)
-            told = _SIZE_UNKNOWN.format(gang)
+            if gang.may_have_group:
+                self.ask_size(gang.key)
+            wrong = next((it.gang.unreadable for it in members if it.gang is not None), "")
+            told = _SIZE_WRONG.format(gang, wrong) if wrong else _SIZE_UNKNOWN.format(gang)
         elif len(members) < size:
             told = _INCOMPLETE.format(gang, len(members), size)
         if size is None or len(members) < size:
@@ -125,13 +127,18 @@ class Holder:
 
 
 _INCOMPLETE = "Gang {}: {} of its {} Pods are here; none is placed before all are."
+_SIZE_WRONG = (
+    f"Gang {{}}: {GANG_SIZE} is {{}}, which is no whole number from 1 to {MOST_PODS}; write how "
+    "many Pods it has."
+)
 _SIZE_UNKNOWN = (
     "Gang {}: nobody says how many Pods it has. Write "
     f'{GANG_SIZE}: "8", say, on each of its Pods, or make the PodGroup of its name.'
 )
 _NEEDS_EXTENDER = (
     "{} is judged by kube-scheduler alone, so this Pod can't be decided before it is queued. "
-    "Leave the field out, or have the door extender installed, too, and make the Pod anew."
+    "Do without it (have a claim bound before, say), or have the door extender installed, too, and "
+    "make the Pod anew."
 )
 
 

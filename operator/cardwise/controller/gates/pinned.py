@@ -75,7 +75,7 @@ def pinned_pod(pod: Json) -> PinnedPod | None:
         state=state,
         words=words,
         nominated=bool(text(at(pod, "status", "nominatedNodeName"))),
-        owner=text(at(owner, "uid")),
+        owner=pods.owner_uid(pod),
         owner_kind=text(at(owner, "kind")),
         owner_name=text(at(owner, "name")),
     )

@@ -187,6 +187,8 @@ class Pinner:
             version: the one that the write was for.
             again: called later where the Pod is still the same.
         """
+        # At once: while it is read, its gang must not go on as if one of it were placed.
+        self._unplaced(pod.uid)
         try:
             found = await self._cluster.pod(pod.namespace, pod.name)
         except ApiError as error:
@@ -197,7 +199,6 @@ class Pinner:
 
             self._try_later(pod.uid, version, read)
             return
-        self._unplaced(pod.uid)
         if found is None or pods.pod_ref(found).uid != pod.uid or pods.is_finished(found):
             return
         if pods.resource_version(found) != version:

@@ -64,7 +64,9 @@ class PodGroups:
         try:
             group = await self._cluster.pod_group(*key)
         except ApiError as error:
-            _log.info("PodGroup %s/%s can't be read: %s", *key, error)
+            _log.info(
+                "PodGroup %s/%s can't be read: %s", *key, error
+            )  # a name that a PodGroup can have
             return None
         size = at(group, "spec", "minMember")
         return size if isinstance(size, int) and 1 <= size <= MOST_PODS else None

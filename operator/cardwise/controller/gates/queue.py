@@ -13,24 +13,26 @@ from itertools import count
 from cardwise.controller.gates.waiting import Order, Waiting
 from cardwise.names import WaitReason
 
-Rank = tuple[bool, Order]
+Rank = tuple[int, bool, Order]
 """A group's place in the queue; the smaller is before."""
 
 
 class Group:
     """The waiting Pods of one kind, or of one gang that has not begun."""
 
-    __slots__ = ("_members", "_order", "begun", "closed", "kind", "message", "reason")
+    __slots__ = ("_members", "_order", "begun", "closed", "kind", "message", "newcomers", "reason")
 
     def __init__(self, kind: Hashable, *, begun: bool = False) -> None:
         self.kind = kind
         self.closed = False
         """It was refused, and room did not grow since."""
         self.begun = begun
-        """Of a gang that has begun: its rest goes before all others."""
+        """Of a gang that has begun: its rest goes before all others of the same priority."""
         self.reason: WaitReason | None = None
         """Why it was refused last."""
         self.message = ""
+        self.newcomers: list[str] = []
+        """UIDs of Pods that came since it was told why it waits."""
         self._members: dict[str, Waiting] = {}
         self._order: list[tuple[Order, str]] = []
 
@@ -48,8 +50,9 @@ class Group:
 
     @property
     def rank(self) -> Rank:
-        """Where it stands among others: as its first Pod does."""
-        return not self.begun, self._order[0][0]
+        """Where it stands among others: as its first Pod does, by priority before all else."""
+        order = self._order[0][0]
+        return order[0], not self.begun, order
 
     def put(self, waiting: Waiting) -> None:
         """Take a Pod in."""

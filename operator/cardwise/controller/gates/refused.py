@@ -83,6 +83,7 @@ class Refusals:
         clock: Clock,
         settings: Gates,
         counted: Callable[[str], None] = lambda _result: None,
+        avoid: Callable[[str, str], None] = lambda _owner, _node: None,
     ) -> None:
         """Make it; it follows no Pod yet.
 
@@ -95,6 +96,7 @@ class Refusals:
             settings: how long a refusal is borne, and whether Pods are evicted.
             counted: called with the result of each try to evict: ``evicted``, ``gone``, ``changed``
                 (a newer version was there), ``forbidden`` (by a budget), ``failed``.
+            avoid: called with the owner of a Pod that was evicted, and its node.
         """
         self._cluster = cluster
         self._recorder = recorder
@@ -103,6 +105,7 @@ class Refusals:
         self._borne = float(settings.refusedSeconds)
         self._evicts = settings.evictRefused
         self._counted = counted
+        self._avoid = avoid
         self._cases: dict[str, _Case] = {}
         """By the Pod's UID."""
         self._dues: list[tuple[float, str]] = []
@@ -277,6 +280,7 @@ class Refusals:
             return
         self._counted("evicted")
         self._charge(it.owner)
+        self._avoid(it.owner, it.node)
         _log.info("Pod %s was evicted: node %s was refused for %d s", ref, it.node, seconds)
         case.evicted, case.due = True, _NEVER
         note = pinned.evicted_note(it, seconds)

@@ -8,6 +8,7 @@ each decision looks at those nodes only where something happened since the last.
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from cardwise.controller.gates.avoided import Avoided
 from cardwise.controller.gates.gangs import Key
 from cardwise.controller.gates.waiting import Waiting
 from cardwise.engine.decide import Memo
@@ -50,7 +51,9 @@ def gang_kind(key: Key) -> Hashable:
 class Surroundings:
     """Cards and node rules together."""
 
-    def __init__(self, ledger: Ledger, book: NodeBook, volumes: Volumes, memo: Memo) -> None:
+    def __init__(
+        self, ledger: Ledger, book: NodeBook, volumes: Volumes, memo: Memo, avoided: Avoided
+    ) -> None:
         """Look at nothing yet.
 
         Args:
@@ -58,7 +61,9 @@ class Surroundings:
             book: the rules about nodes.
             volumes: where the Pods' volumes are.
             memo: of the engine.
+            avoided: where Pods of some owners were refused.
         """
+        self._avoided = avoided
         self._ledger = ledger
         self._book = book
         self._volumes = volumes
@@ -116,7 +121,7 @@ class Surroundings:
         self._kept[question] = _Kept(standing, cards, rules)
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
-        return standing.decision(request)
+        return standing.decision(request, avoiding=self._avoided.nodes(waiting.owner))
 
     def others(self, waiting: Waiting) -> dict[str, NodeReason]:
         """The nodes with cards that a Pod can't go to by their rules, and why."""

@@ -32,6 +32,8 @@ class Waiting:
     order: Order
     """Its place in the queue: by priority, then creation, then name."""
     gang: Gang | None = None
+    owner: str = ""
+    """The UID of its controller; empty where it has none."""
     unchecked: str = ""
     """The field that needs the extender door; empty where there is none."""
 
@@ -61,6 +63,7 @@ def read(pod: Json, settings: Settings) -> Waiting | InvalidRequest | None:
         terms=pins.required_terms(pod),
         order=_order(pod, request),
         gang=gang_of(pod),
+        owner=pods.owner_uid(pod),
         unchecked=unchecked(pod),
     )
 
