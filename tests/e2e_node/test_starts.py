@@ -225,8 +225,9 @@ def test_the_spec_of_a_pod_goes_with_it(ward: Ward) -> None:
     assert spec.is_file()
 
     ward.node.delete("goes")
+    ward.restart_agent()  # it looks once a minute, and when it starts
 
-    ward.cp.wait("the spec to go", lambda: not spec.exists(), 90)
+    ward.cp.wait("the spec to go", lambda: not spec.exists(), 30)
 
 
 # --- what is hard ---------------------------------------------------------------------------------

@@ -129,11 +129,11 @@ class Server:
 
     async def _sweep(self) -> None:
         while True:
-            await asyncio.sleep(SWEEP_SECONDS)
             try:
                 await self.plugin.sweep()
             except (ApiError, OSError) as error:
                 LOG.warning("nothing is removed of Pods that are gone: %s", error)
+            await asyncio.sleep(SWEEP_SECONDS)
 
     def _complain(self, sentence: str) -> None:
         if sentence != self._complaint:
