@@ -105,6 +105,8 @@ def test_what_is_counted() -> None:
     counted.changed(Change(event=CardEvent.UNHEALTHY, card=CARDS[1]))
     counted.changed(Change(event=CardEvent.DRIVER_FAILED))
     counted.read(Readings(xids=(Xid(uuid="GPU-b", number=79), Xid(uuid="GPU-b", number=79))))
+    counted.started("started")
+    counted.started("CardOverbooked")
 
     told = samples(counted.render().decode())
 
@@ -117,6 +119,8 @@ def test_what_is_counted() -> None:
         ("cardwise_card_healthy", "0", "NVIDIA-Tesla T4", "GPU-a", "node-a"): 1,
         ("cardwise_card_healthy", "1", "NVIDIA-Tesla T4", "GPU-b", "node-a"): 0,
         ("cardwise_report_failures_total",): 3,
+        ("cardwise_starts_total", "node-a", "started"): 1,
+        ("cardwise_starts_total", "node-a", "CardOverbooked"): 1,
     }
 
 

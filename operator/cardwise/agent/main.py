@@ -156,7 +156,6 @@ async def _publish(
         )
         herald = Herald(node=name, store=KubeNodeEvents(client), now=lambda: datetime.now(UTC))
         offer = Offer()
-        plugin = device_plugin(name, KubeNodePods(client), offer, settings)
         publisher = Publisher(
             name=name,
             read=lambda: asyncio.to_thread(_measured, source, metrics),
@@ -171,6 +170,7 @@ async def _publish(
         metrics = Metrics(
             name, report=lambda: publisher.report, failures=lambda: publisher.failures
         )
+        plugin = device_plugin(name, KubeNodePods(client), offer, settings, counted=metrics.started)
         if metrics_listen is not None:
             runner = await listen(
                 metrics_listen,

@@ -47,6 +47,12 @@ class Metrics:
             ["node", "device_uuid", "xid"],
             registry=self._registry,
         )
+        self._starts = Counter(
+            "cardwise_starts",
+            "Pods let start on this node, or refused: again for another reason, or after a minute.",
+            ["node", "result"],
+            registry=self._registry,
+        )
         self._registry.register(_Reported(node, report, failures))
 
     @contextmanager
@@ -67,6 +73,10 @@ class Metrics:
         """Count what the driver told."""
         for xid in readings.xids:
             self._xids.labels(self._node, xid.uuid, xid.number).inc()
+
+    def started(self, result: str) -> None:
+        """Count a Pod that was let start (``started``), or refused (the reason of its event)."""
+        self._starts.labels(self._node, result).inc()
 
     def render(self) -> bytes:
         """All metrics, as Prometheus reads them."""

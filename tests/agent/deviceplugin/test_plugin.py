@@ -42,8 +42,13 @@ class Bench:
         )
         self.files.plugins.mkdir()
         self.moment = 0.0
+        self.counted: list[str] = []
         self.teller = Teller(
-            node="n1", pods=self.pods, monotonic=lambda: self.moment, now=lambda: "now"
+            node="n1",
+            pods=self.pods,
+            monotonic=lambda: self.moment,
+            counted=self.counted.append,
+            now=lambda: "now",
         )
         self.offer = Offer(cards=(card(0), card(1)))
         self.plugin = Plugin(
@@ -86,6 +91,7 @@ async def test_a_start_writes_the_spec_and_the_phase(bench: Bench) -> None:
     assert bench.cards() == {"t-p-app": "GPU-a"}
     assert bench.pods.phases == [("p", "success")]
     assert bench.pods.events == []
+    assert bench.counted == ["started"]
 
 
 async def test_a_second_start_asks_nobody(bench: Bench) -> None:
@@ -177,6 +183,7 @@ async def test_the_same_refusal_is_told_once_a_minute(bench: Bench) -> None:
     await bench.refused()
 
     assert len(bench.pods.events) == 3
+    assert bench.counted == ["AllocationMismatch"] * 3
 
 
 async def test_a_refused_pod_starts_once_there_is_room(bench: Bench) -> None:

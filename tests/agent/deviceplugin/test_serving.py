@@ -92,7 +92,7 @@ async def offer(tmp_path: Path) -> AsyncIterator[Offer]:
             node="n1",
             pods=pods,
             files=NodeFiles(plugins=tmp_path, cdi=tmp_path / "cdi", hami_core=tmp_path / "vgpu"),
-            teller=Teller(node="n1", pods=pods, monotonic=lambda: 0.0),
+            teller=Teller(node="n1", pods=pods, monotonic=lambda: 0.0, counted=lambda _: None),
             offer=offer,
         )
     )

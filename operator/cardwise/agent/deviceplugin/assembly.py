@@ -1,6 +1,7 @@
 """The device plugin put together for a real node."""
 
 import time
+from collections.abc import Callable
 
 from cardwise.agent.deviceplugin.files import NodeFiles
 from cardwise.agent.deviceplugin.offer import Offer
@@ -17,6 +18,7 @@ def device_plugin(
     offer: Offer,
     settings: Settings,
     *,
+    counted: Callable[[str], None],
     files: NodeFiles | None = None,
 ) -> Server:
     """The server for one node's kubelet.
@@ -26,13 +28,14 @@ def device_plugin(
         pods: its Pods.
         offer: its cards, kept up by the publisher's probes.
         settings: the settings file.
+        counted: told what became of each start.
         files: where things are; by default where kubelet and the runtimes have them.
     """
     plugin = Plugin(
         node=node,
         pods=pods,
         files=files or NodeFiles(),
-        teller=Teller(node=node, pods=pods, monotonic=time.monotonic),
+        teller=Teller(node=node, pods=pods, monotonic=time.monotonic, counted=counted),
         offer=offer,
         init_shrink=settings.scheduling.initShrink,
     )

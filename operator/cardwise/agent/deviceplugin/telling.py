@@ -20,6 +20,7 @@ LOG = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 60.0
 """The same refusal of the same Pod is not told again before: kubelet tries every few seconds."""
+STARTED: Final = "started"
 _AGENT: Final = f"{API_GROUP}/agent"
 _REMEMBERED: Final = 1000
 
@@ -35,6 +36,8 @@ class Teller:
     node: str
     pods: NodePods
     monotonic: Callable[[], float]
+    counted: Callable[[str], None]
+    """Told ``STARTED``, or a refusal's reason."""
     now: Callable[[], str] = _now
     _told: dict[tuple[str, str], float] = field(default_factory=dict, init=False)
     """When a refusal was last told, by the Pod's UID and the sentence."""
@@ -42,6 +45,7 @@ class Teller:
 
     def started(self, pod: dict[str, Any] | None) -> None:
         """The Pod was let start."""
+        self.counted(STARTED)
         self._phase(pod, BIND_PHASE_SUCCESS)
 
     def refused(self, pod: dict[str, Any] | None, refusal: Refusal) -> None:
@@ -57,6 +61,7 @@ class Teller:
         if len(self._told) >= _REMEMBERED:
             self._told.clear()
         self._told[about] = moment
+        self.counted(refusal.reason)
         event = event_body(
             ref,
             warning=True,
