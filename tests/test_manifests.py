@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from cardwise import names, ports
+from cardwise.agent.deviceplugin.files import NodeFiles
 from cardwise.agent.main import POD_NAMESPACE
 from cardwise.names import Door
 from cardwise.settings import Scheduling, Settings, parse
@@ -362,7 +363,9 @@ def test_only_the_agent_is_root_and_sees_its_node(overlay: str) -> None:
         assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
         if name == "cardwise-agent":
             assert context["runAsUser"] == 0
-            assert host_paths == {"/var/lib/kubelet/device-plugins", "/var/run/cdi"}
+            files = NodeFiles()
+            places = {files.plugins, files.cdi, files.hami_core, files.lock}
+            assert host_paths == set(map(str, places))
         else:
             assert context["runAsNonRoot"] is True
             assert context["runAsUser"] == 65532

@@ -319,6 +319,25 @@ async def test_what_was_made_for_a_pod_goes_with_it(bench: Bench) -> None:
     assert not cache.exists()
 
 
+async def test_what_can_not_be_removed_keeps_nothing_else_and_is_tried_again(bench: Bench) -> None:
+    bench.pods.documents.append(pod("q"))
+    bench.kubelet_gave(entry("p", "app", "GPU-a-0"), entry("q", "app", "GPU-a-1"))
+    await bench.start("GPU-a-0")
+    await bench.start("GPU-a-1")
+    bench.pods.documents.clear()
+    odd = bench.files.hami_core / "containers" / f"{uid('p')}_app"
+    odd.parent.mkdir(parents=True)
+    odd.write_text("no directory")
+
+    with pytest.raises(NotADirectoryError):
+        await bench.plugin.sweep()
+    assert bench.files.begun() == {uid("p")}
+    odd.unlink()
+    await bench.plugin.sweep()
+
+    assert bench.files.begun() == frozenset()
+
+
 async def test_nothing_is_removed_while_the_api_server_does_not_answer(bench: Bench) -> None:
     await bench.start()
     bench.pods.documents.clear()

@@ -82,12 +82,19 @@ class NodeFiles:
         """Remove what was made for Pods that are gone.
 
         Raises:
-            OSError: something can't be removed.
+            OSError: something can't be removed; the next call tries again, as long as the Pod's
+                spec is there.
         """
+        trouble: OSError | None = None
         for uid in gone:
-            self._spec(uid).unlink(missing_ok=True)
-            for place in self._caches.glob(f"{uid}_*"):
-                shutil.rmtree(place)
+            try:
+                for place in self._caches.glob(f"{uid}_*"):
+                    shutil.rmtree(place)
+                self._spec(uid).unlink(missing_ok=True)
+            except OSError as error:
+                trouble = error
+        if trouble is not None:
+            raise trouble
 
     @property
     def _caches(self) -> Path:
