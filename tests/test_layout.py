@@ -1,5 +1,6 @@
 """The shape of the tree, where nothing else would notice that it is wrong."""
 
+import ast
 import operator
 import tomllib
 from itertools import chain
@@ -53,3 +54,14 @@ def test_constraints_pin_every_dependency_and_name_no_place() -> None:
 
 def _normal(name: str) -> str:
     return name.lower().replace("_", "-")
+
+
+@pytest.mark.parametrize("package", ["engine", "ledger", "wire"])
+def test_the_core_asks_nowhere_which_door_it_serves(package: str) -> None:
+    # Red: `wire.pods` imports Door, or reads `settings.scheduling.bothDoors`.
+    for path in (ROOT / "operator" / "cardwise" / package).rglob("*.py"):
+        names = {
+            getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "name", None)
+            for node in ast.walk(ast.parse(path.read_text()))
+        }
+        assert not names & {"Door", "DOOR", "door", "bothDoors", "installed_doors"}, path
