@@ -29,6 +29,8 @@ LOOK_SECONDS: Final = 0.2
 """Between two looks at kubelet's socket. A kubelet that starts admits Pods at once, and fails for
 good those whose plugin it does not know yet."""
 REGISTER_SECONDS: Final = 5.0
+REFUSED_SECONDS: Final = 1.0
+"""Until the next try, where kubelet did not take the registration."""
 SWEEP_SECONDS: Final = 60.0
 _OPTIONS: Final = Options(pre_start_required=True, get_preferred_allocation_available=True)
 
@@ -60,7 +62,10 @@ class Server:
                     await _end(server)
                     server = await self._serve()
                     known = present if await self._register() else None
-                await _wait(stop, LOOK_SECONDS if known or present is None else 5 * LOOK_SECONDS)
+                    pause = LOOK_SECONDS if known else REFUSED_SECONDS
+                else:
+                    pause = LOOK_SECONDS
+                await _wait(stop, pause)
         finally:
             sweeping.cancel()
             await _end(server)
