@@ -168,6 +168,20 @@ async def test_it_registers_again_where_its_socket_went(
     assert await kubelet.ask("Allocate") == b""
 
 
+async def test_a_socket_that_can_not_be_made_is_tried_again(
+    kubelet: Kubelet, offer: Offer, tmp_path: Path
+) -> None:
+    await kubelet.start()
+    (tmp_path / "cardwise.sock").mkdir()
+    offer.learn(CARDS, oversold=False)
+    await asyncio.sleep(0.5)
+    assert kubelet.registered == []
+
+    (tmp_path / "cardwise.sock").rmdir()
+
+    await until(lambda: len(kubelet.registered) == 1)
+
+
 async def test_a_kubelet_that_refuses_is_asked_again(kubelet: Kubelet, offer: Offer) -> None:
     kubelet.refuses = True
     await kubelet.start()

@@ -61,7 +61,7 @@ class Server:
                     # Before the new one: the old one's end removes the socket's file.
                     await _end(server)
                     server = await self._serve()
-                    known = present if await self._register() else None
+                    known = present if server and await self._register() else None
                     pause = LOOK_SECONDS if known else REFUSED_SECONDS
                 else:
                     pause = LOOK_SECONDS
@@ -75,7 +75,8 @@ class Server:
     def _directory(self) -> Path:
         return self.plugin.files.plugins
 
-    async def _serve(self) -> grpc.aio.Server:
+    async def _serve(self) -> grpc.aio.Server | None:
+        """Listen; None where our socket can't be made, as where kubelet's directory just went."""
         server = grpc.aio.server()
         unary: dict[str, _Answer] = {
             "GetDevicePluginOptions": self._options,
@@ -91,7 +92,11 @@ class Server:
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(messages.SERVICE, handlers),)
         )
-        server.add_insecure_port(f"unix:{self._directory / ENDPOINT}")
+        try:
+            server.add_insecure_port(f"unix:{self._directory / ENDPOINT}")
+        except RuntimeError as error:
+            self._complain(f"the device plugin's socket can't be made: {error}")
+            return None
         await server.start()
         return server
 
