@@ -55,6 +55,14 @@ UNUSED: Final = {
     Right("cardwise-agent", "events.k8s.io", "events", "create", "default"): (
         "a card that falls ill is told of: `test_agent` makes some ill"
     ),
+    **dict.fromkeys(
+        (
+            Right("cardwise-agent", "", "pods", "list"),
+            Right("cardwise-agent", "", "pods/status", "patch"),
+            Right("cardwise-agent", "events.k8s.io", "events", "create"),
+        ),
+        "KWOK starts no container, so nobody asks an agent: `tests/e2e_node` has a kubelet",
+    ),
     Right("cardwise-controller", "", "pods", "get"): (
         "a write whose answer was lost is looked up: `test_faults` loses them"
     ),
