@@ -14,6 +14,7 @@ import functools
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
@@ -30,6 +31,7 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 _PYTHON: Final = (sys.executable, "-I", "-S")
 _UNSHARE: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 _PODS: Final = "/api/v1/namespaces/default/pods"
+_GONE_SECONDS: Final = 5.0
 _CONTAINERS: Final = "k8s.io"
 """containerd's control group for the containers of a Pod that names no parent."""
 
@@ -265,10 +267,15 @@ def _alone() -> Iterator[None]:
 
 
 def _remove_cgroups() -> None:
-    """Remove the empty control groups of containers that are gone."""
-    for found in sorted(_CGROUPS.glob(f"*/{_CONTAINERS}/**/"), reverse=True):
-        with contextlib.suppress(OSError):
-            found.rmdir()
+    """Remove the control groups of the containers, which are gone a moment after their kill."""
+    deadline = time.monotonic() + _GONE_SECONDS
+    while found := sorted(_CGROUPS.glob(f"*/{_CONTAINERS}/**/"), reverse=True):
+        for group in found:
+            with contextlib.suppress(OSError):
+                group.rmdir()
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.05)
 
 
 def _built() -> Path:
