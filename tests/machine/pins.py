@@ -97,10 +97,15 @@ class Pins:
     def _repeats_word_for_word(self, which: tuple[str, str], patch: Json, now: float) -> str:
         """While a pin may land yet, no other is sent for the same version of its Pod.
 
+        A Pod that is gone is beyond every pin: a late event may have it pinned in vain.
+
         Red: ``Binder._failed`` calls ``_over`` where the outcome is not known.
         """
         known = self._unknown.get(which)
         if known is None or now - known[0] > _LANDS_SECONDS or known[1] == patch:
+            return ""
+        held = self._model.cluster.objects["Pod"].values()
+        if which[0] not in {pod["metadata"]["uid"] for pod in held}:
             return ""
         return f"{which} may be pinned yet, and is pinned in another way"
 

@@ -92,7 +92,7 @@ def another_plugin_allows(model: "Model", _data: st.DataObject) -> None:
     model.scheduler.come_back()
 
 
-@step("preempt", 7, lambda model: model.scheduler.pool)
+@step("preempt", 30, lambda model: model.scheduler.pool)
 def preempt(model: "Model", data: st.DataObject) -> None:
     """Ask on which nodes it would help to evict, and perhaps evict there."""
     uid = data.draw(st.sampled_from(list(model.scheduler.pool)), label="UID")
@@ -212,7 +212,7 @@ async def restart(model: "Model", data: st.DataObject) -> None:
     await passing(data.draw(st.sampled_from([0.0, 3.0, 12.0, 25.0, 25.0]), label="seconds"))
 
 
-@step("hold expiry", 6, lambda model: laws.staged(model, Stage.HELD))
+@step("hold expiry", 9, lambda model: laws.staged(model, Stage.HELD))
 async def expire_holds(model: "Model", _data: st.DataObject) -> None:
     """Nobody comes back for 15 minutes."""
     await passing(HOLD_SECONDS + 2.0)

@@ -92,7 +92,7 @@ def choose_fate(model: "Model", data: st.DataObject) -> None:
     model.cluster.expect(pod["metadata"]["uid"], fate)
 
 
-@step("refused after the pin", 8, lambda model: model.pinned())
+@step("refused after the pin", 50, lambda model: model.pinned())
 def refuse_after_pin(model: "Model", data: st.DataObject) -> None:
     """kube-scheduler finds the node full, for a while."""
     pod = data.draw(st.sampled_from(model.pinned()), label="Pod")
