@@ -57,7 +57,7 @@ _UNKNOWN = (
 )
 BINDS = ("success", "409", "404", *_UNKNOWN)
 PINS = ("success", "409", "404", "403", "422", "429", "500, carried out", *_UNKNOWN)
-_SHARE = 0.004
+_SHARE = 0.01
 """Of all steps, say, that a kind of step makes up at least; of some thousand, a few dozen."""
 STOPPED, KILLED = "controller stopped", "controller killed"
 SCHEDULER, TOGETHER, ELSEWHERE = "kube-scheduler", "both", "the Lease goes elsewhere"
