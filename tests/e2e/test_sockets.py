@@ -72,11 +72,11 @@ def test_a_controller_at_work_listens_on_two_sockets(stage: Stage) -> None:
 
 
 # Red with asyncio.start_server(…) anywhere in agent.main._publish.
-def test_an_agent_at_work_listens_on_none(stage: Stage) -> None:
+def test_an_agent_at_work_listens_for_probes_and_metrics_alone(stage: Stage) -> None:
     stage.node("node-a", "t4x4")
     (agent,) = stage.agents()
 
-    assert listening(agent) == set()
+    assert listening(agent) == {f"tcp {arguments(agent)['metrics-listen']}"}
 
 
 @pytest.mark.skipif(
