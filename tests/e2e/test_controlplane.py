@@ -173,7 +173,7 @@ def test_a_service_accounts_kubeconfig_is_refused_what_rbac_does_not_grant(
 
     assert cp.kubectl("get", "node", NODE, kubeconfig=kubeconfig)
     with pytest.raises(KubectlError, match="forbidden"):
-        cp.kubectl("get", "pods", "-A", kubeconfig=kubeconfig)
+        cp.kubectl("get", "secrets", "-A", kubeconfig=kubeconfig)
 
 
 def test_a_client_that_trusts_another_authority_does_not_connect(
