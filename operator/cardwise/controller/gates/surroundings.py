@@ -5,7 +5,7 @@ the cluster's kube-scheduler refuses it can't be moved any more. The answers of 
 each decision looks at those nodes only where something happened since the last.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from cardwise.controller.gates.avoided import Avoided
@@ -113,7 +113,11 @@ class Surroundings:
         refused = book.answers(waiting.needs, self._volumes.judge(waiting.needs).reach)
         candidates = []
         for name in names:
-            if name in refused or name not in book or (name not in ledger and not ledger.is_bare):
+            if (
+                self._is_refused(name, refused)
+                or name not in book
+                or (name not in ledger and not ledger.is_bare)
+            ):
                 standing.drop(name)
             else:
                 candidates.append(name)
@@ -129,8 +133,16 @@ class Surroundings:
         return {
             name: refused[name]
             for name in self._ledger.node_names()
-            if name in refused and self._ledger.view(name).problem is not Reason.NODE_HAS_NO_CARDS
+            if self._is_refused(name, refused)
+            and self._ledger.view(name).problem is not Reason.NODE_HAS_NO_CARDS
         }
+
+    def _is_refused(self, name: str, refused: Mapping[str, NodeReason]) -> bool:
+        """Whether the rules speak of a node; whose agent is silent advertises nothing for that."""
+        word = refused.get(name)
+        if word is NodeReason.RESOURCE:
+            return self._ledger.view(name).problem is None
+        return word is not None
 
     def _question(self, waiting: Waiting) -> Hashable:
         request, reach = waiting.request, self._volumes.judge(waiting.needs).reach
