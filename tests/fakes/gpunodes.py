@@ -1,11 +1,11 @@
 """GPUNodes without a cluster: ``ports.GPUNodeStore`` in memory."""
 
-import asyncio
 import copy
 from collections.abc import AsyncIterator
 from typing import Any
 
 from cardwise.errors import ApiError
+from fakes.watches import Watches
 
 Json = dict[str, Any]
 
@@ -25,7 +25,7 @@ class FakeGPUNodes:
         """Raised by the next calls, one each."""
         self._keys: dict[tuple[str, str], set[str]] = {}
         self._version = 0
-        self._watches: list[tuple[str, asyncio.Queue[Json | ApiError | None]]] = []
+        self._watches = Watches()
         for name in self.documents:
             self._changed(name)
 
@@ -55,21 +55,8 @@ class FakeGPUNodes:
 
     async def watch(self, name: str) -> AsyncIterator[Json | None]:
         self._called("watch")
-        news: asyncio.Queue[Json | ApiError | None] = asyncio.Queue()
-        watch = (name, news)
-        self._watches.append(watch)
-        try:
-            if name in self.documents:
-                yield copy.deepcopy(self.documents[name])
-            while True:
-                event = await news.get()
-                if isinstance(event, ApiError):
-                    raise event
-                if event == {}:
-                    return
-                yield event
-        finally:
-            self._watches.remove(watch)
+        async for document in self._watches.watch(name, copy.deepcopy(self.documents.get(name))):
+            yield document
 
     # --- others -----------------------------------------------------------------------------------
 
@@ -91,8 +78,7 @@ class FakeGPUNodes:
 
     def end_watches(self, error: ApiError | None = None) -> None:
         """Every watch ends, by itself or with an error."""
-        for _, news in self._watches:
-            news.put_nowait({} if error is None else error)
+        self._watches.end(error)
 
     def _changed(self, name: str) -> None:
         self._version += 1
@@ -100,9 +86,7 @@ class FakeGPUNodes:
         self._tell(name, self.documents[name])
 
     def _tell(self, name: str, document: Json | None) -> None:
-        for watched, news in self._watches:
-            if watched == name:
-                news.put_nowait(copy.deepcopy(document))
+        self._watches.tell(name, copy.deepcopy(document))
 
     def _called(self, verb: str) -> None:
         self.calls.append(verb)

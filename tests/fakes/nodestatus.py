@@ -7,6 +7,7 @@ from typing import Any
 
 from cardwise.errors import ApiError
 from cardwise.names import MANAGER_AGENT
+from fakes.watches import Watches
 
 Json = dict[str, Any]
 SIDES = ("capacity", "allocatable")
@@ -29,7 +30,7 @@ class FakeNodeStatus:
         self.unanswered = False
         """No call is ever answered."""
         self._ours: dict[str, dict[str, set[str]]] = {}
-        self._watches: list[tuple[str, asyncio.Queue[Json | ApiError | None]]] = []
+        self._watches = Watches()
 
     # --- the port ---------------------------------------------------------------------------------
 
@@ -39,21 +40,8 @@ class FakeNodeStatus:
 
     async def watch(self, name: str) -> AsyncIterator[Json | None]:
         await self._called("watch")
-        news: asyncio.Queue[Json | ApiError | None] = asyncio.Queue()
-        watch = (name, news)
-        self._watches.append(watch)
-        try:
-            if name in self.nodes:
-                yield self._shown(name)
-            while True:
-                event = await news.get()
-                if isinstance(event, ApiError):
-                    raise event
-                if event == {}:
-                    return
-                yield event
-        finally:
-            self._watches.remove(watch)
+        async for document in self._watches.watch(name, self._shown(name)):
+            yield document
 
     async def advertise(self, name: str, changes: Mapping[str, int | None]) -> None:
         await self._called("advertise")
@@ -87,8 +75,7 @@ class FakeNodeStatus:
 
     def end_watches(self, error: ApiError | None = None) -> None:
         """Every watch ends, by itself or with an error."""
-        for _, news in self._watches:
-            news.put_nowait({} if error is None else error)
+        self._watches.end(error)
 
     def _write(self, name: str, resources: Mapping[str, str | None], *, ours: bool) -> None:
         for side in SIDES:
@@ -107,9 +94,7 @@ class FakeNodeStatus:
         self._tell(name)
 
     def _tell(self, name: str) -> None:
-        for watched, news in self._watches:
-            if watched == name:
-                news.put_nowait(self._shown(name))
+        self._watches.tell(name, self._shown(name))
 
     def _shown(self, name: str) -> Json | None:
         if name not in self.nodes:

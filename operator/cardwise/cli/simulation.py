@@ -5,8 +5,7 @@ Pure: the same admission, ledger and engine as in the controller and the webhook
 another module's.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +32,7 @@ from cardwise.names import (
 )
 from cardwise.noderules import Needs, NodeBook
 from cardwise.settings import Settings
-from cardwise.wire.account import ClusterSize, QuotaAccount, pending_message
+from cardwise.wire.account import ClusterSize, QuotaAccount, pending_message, reason_of
 from cardwise.wire.fields import at, quoted, text
 from cardwise.wire.gpunodes import cordoned_by_annotation, gpunode_of, offers_cards
 from cardwise.wire.pods import asks_cards, booking_of, bound_node, is_finished, request_of
@@ -190,7 +189,7 @@ class _Cluster:
         # As in an event, a node without cards is not worth a word.
         telling = {
             name: word
-            for name, word in unfit.items()
+            for name, word in refusals.items()
             if views[name].problem is not Reason.NODE_HAS_NO_CARDS
         }
         return Placement(
@@ -198,7 +197,7 @@ class _Cluster:
             decision=decision,
             views=views,
             unfit=unfit,
-            reason=_reason(decision, telling),
+            reason=reason_of(decision, lambda: telling).value,
             message=pending_message(
                 decision,
                 views,
@@ -236,15 +235,6 @@ def _invalid(pod: PodRef, message: str, warnings: tuple[str, ...]) -> Placement:
     return Placement(
         pod=pod, reason=Reason.INVALID_REQUEST.value, message=message, warnings=warnings
     )
-
-
-def _reason(decision: Decision, unfit: Mapping[str, str]) -> str:
-    """The leading reason; kube-scheduler's word where no node with cards was a candidate."""
-    nobody = decision.reason in (None, Reason.NODE_HAS_NO_CARDS)
-    if nobody and unfit:
-        counts = Counter(unfit.values())
-        return min(counts, key=lambda word: (-counts[word], word))
-    return (decision.reason or Reason.NODE_HAS_NO_CARDS).value
 
 
 def _grown(size: ClusterSize, report: GPUNode) -> ClusterSize:

@@ -6,7 +6,7 @@ controller, ``cardwise simulate`` and ``cardwise explain`` tell the same story i
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from cardwise.model import (
     Booking,
@@ -107,18 +107,19 @@ def pending_message(  # noqa: PLR0913 - each is one thing that the caller may kn
     return fitted(" ".join(parts), tail)
 
 
-def reason_of(decision: Decision, others: Mapping[str, NodeReason]) -> Reason | NodeReason:
+def reason_of(
+    decision: Decision, others: Callable[[], Mapping[str, NodeReason]]
+) -> Reason | NodeReason:
     """The word for a Pod that fits nowhere: the leading reason of the candidates.
 
     Where no node with cards was a candidate, the word of most of those that were none.
 
     Args:
         decision: one that chose no node.
-        others: the nodes with cards that are no candidates, and why.
+        others: says which nodes with cards are no candidates, and why; asked only where it matters.
     """
     nobody = decision.reason in (None, Reason.NODE_HAS_NO_CARDS)
-    if nobody and others:
-        counts = Counter(others.values())
+    if nobody and (counts := Counter(others().values())):
         return min(counts, key=lambda word: (-counts[word], word))
     return decision.reason or Reason.NODE_HAS_NO_CARDS
 

@@ -11,7 +11,7 @@ import build
 from cardwise import names
 from cardwise.ledger import Stage
 from cardwise.names import GATE, Door, EventReason, NodeReason, Reason
-from cardwise.settings import Gates, Scheduling, Settings
+from cardwise.settings import Events, Gates, Scheduling, Settings
 from cardwise.wire import pods
 from controllers import World, passing
 from fakes.cluster import Fault, refused, unanswered
@@ -214,6 +214,47 @@ async def test_who_is_kept_back_is_told_for_whom() -> None:
         assert told[EventReason.KEPT_BACK] == (
             "Kept back by Pod default/a, which is before it in the queue and fits nowhere."
         )
+
+
+@pytest.mark.parametrize(
+    ("named", "who"),
+    [
+        pytest.param(True, "Pod default/a", id="by name"),
+        pytest.param(False, "a Pod of another namespace", id="not by name, where that is not told"),
+    ],
+)
+async def test_who_comes_behind_one_that_keeps_others_back_is_told_too(
+    named: bool, who: str
+) -> None:
+    # Red: `_is_kept_back` tells nobody.
+    strict = Settings(
+        scheduling=SETTINGS.scheduling,
+        gates=Gates(strictOrder=True),
+        events=Events(nameTenants=named),
+    )
+    big, small = gated("a", gpus=3, pod_priority=5), gated("b", namespace="team")
+    async with door(*node(), big, settings=strict) as world:
+        world.cluster.put(small)
+        await passing(0.1)
+        world.cluster.put(gated("c", namespace="team"))
+        await world.events()
+        told = {each["regarding"]["name"]: each["note"] for each in world.cluster.events()}
+        wanted = f"Kept back by {who}, which is before it in the queue and fits nowhere."
+        assert (told["b"], told["c"]) == (wanted, wanted)
+
+
+async def test_who_was_placed_is_no_newcomer_any_more() -> None:
+    # Red: `Group.drop` leaves the Pod untold, and a group that is never empty grows for ever.
+    full = gated("big", gpus=3)
+    async with door(*node(), full) as world:
+        for number in range(20):
+            pod = gated(f"p{number}", gpumem=100)
+            world.cluster.put(pod)
+            await passing(0.01)
+            assert where(world, pod) == "n1"
+        gates = world.controller.gates
+        assert gates is not None
+        assert [len(group.untold) for group in gates.door._queue] == [0]
 
 
 async def test_what_its_owner_has_to_mend_keeps_nobody_back() -> None:

@@ -9,7 +9,6 @@ from cardwise.controller.binder import Binder
 from cardwise.controller.clock import Clock
 from cardwise.controller.decider import Decider
 from cardwise.controller.gate import Gate
-from cardwise.controller.gates.avoided import Avoided
 from cardwise.controller.gates.door import GatesDoor
 from cardwise.controller.gates.gangs import Gangs
 from cardwise.controller.gates.holder import Holder
@@ -50,8 +49,15 @@ class Gates:
     ) -> None:
         """Put it together, as a follower of the mirror."""
         book, volumes, gangs = NodeBook(), Volumes(), Gangs()
-        avoided = Avoided(clock)
-        surroundings = Surroundings(ledger, book, volumes, decider.memo, avoided)
+        self._refusals = Refusals(
+            cluster=cluster,
+            recorder=recorder,
+            gate=gate,
+            clock=clock,
+            settings=settings.gates,
+            counted=metrics.evicted,
+        )
+        surroundings = Surroundings(ledger, book, volumes, decider.memo, self._refusals.avoided)
         holder = Holder(
             ledger=ledger,
             book=book,
@@ -93,15 +99,6 @@ class Gates:
         )
         self._groups = PodGroups(cluster, said=door.size_said, waits=door.has_waiting)
         holder.ask_size = self._groups.ask
-        self._refusals = Refusals(
-            cluster=cluster,
-            recorder=recorder,
-            gate=gate,
-            clock=clock,
-            settings=settings.gates,
-            counted=metrics.evicted,
-            avoid=avoided.avoid,
-        )
         tracker = Tracker(
             book,
             clock,

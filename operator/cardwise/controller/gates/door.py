@@ -72,8 +72,9 @@ class GatesDoor:
         """By UID: monotonic seconds when its Pod was last told why it waits."""
         self._to_open: dict[str, tuple[PodRef, str]] = {}
         """By UID: Pods that wait for nothing, and their resourceVersions."""
-        self._barrier: Rank | None = None
-        """In strict order: nobody behind this place is decided before room grows."""
+        self._barrier: tuple[Rank, PodRef] | None = None
+        """In strict order: nobody behind this place, and the Pod there, is decided before room
+        grows."""
         self._gang_pins: dict[str, float] = {}
         """By UID: until when nobody else is decided for this Pod's sake (monotonic seconds)."""
         self._timer: asyncio.TimerHandle | None = None
@@ -140,8 +141,6 @@ class GatesDoor:
             self._queue.open(group)  # it may be complete now
         if group.closed:
             self._tell(waiting, group)
-        else:
-            group.newcomers.append(waiting.pod.uid)
         self._due.set()
         self.look()
 
@@ -208,21 +207,25 @@ class GatesDoor:
             await asyncio.sleep(0)  # the pin goes out, and others have their turn
 
     def _keep_back(self, group: Group) -> None:
-        """In strict order: whoever is behind waits, and is told for whom.
+        """In strict order whoever is behind waits, but for what its owner has to mend."""
+        if group.reason not in _OWNERS_TO_MEND:
+            self._barrier = group.rank, group.first.pod
 
-        What a Pod's owner has to mend first keeps nobody back.
-        """
-        if group.reason in _OWNERS_TO_MEND:
-            return
-        self._barrier = group.rank
-        message = (
-            f"Kept back by Pod {group.first.pod}, which is before it in the queue and fits nowhere."
-        )
-        for other in self._queue:
-            if not other.closed and other.rank > group.rank and other.reason is not _KEPT_BACK:
-                other.reason, other.message, other.newcomers = _KEPT_BACK, message, []
-                for waiting in list(other):
-                    self._tell(waiting, other)
+    def _tell_kept_back(self, rank: Rank, first: PodRef) -> None:
+        """Tell whoever is behind a place in the queue for whom it waits."""
+        for group in self._queue:
+            if group.closed or group.rank <= rank:
+                continue
+            # All of a group are of one namespace.
+            seen = first.namespace == group.first.pod.namespace or self._settings.events.nameTenants
+            who = f"Pod {first}" if seen else "a Pod of another namespace"
+            message = f"Kept back by {who}, which is before it in the queue and fits nowhere."
+            if (group.reason, group.message) != (_KEPT_BACK, message):
+                group.reason, group.message = _KEPT_BACK, message
+                for waiting in list(group):
+                    self._tell(waiting, group)
+            else:
+                self._tell_untold(group)
 
     def _open_all(self) -> None:
         for pod, version in self._to_open.values():
@@ -231,7 +234,8 @@ class GatesDoor:
 
     def _is_kept_back(self, group: Group) -> bool:
         """Whether others must be served, or be settled, before this group."""
-        if self._barrier is not None and group.rank > self._barrier:
+        if self._barrier is not None and group.rank > self._barrier[0]:
+            self._tell_kept_back(*self._barrier)
             return True
         if self._gang_pins:
             wait = max(self._gang_pins.values()) - self._clock.monotonic()
@@ -298,7 +302,6 @@ class GatesDoor:
         All are told where the reason is new, else the first again, and those who came since.
         """
         news = group.reason is not refusal.reason
-        newcomers, group.newcomers = group.newcomers, []
         group.closed, group.reason = True, refusal.reason
 
         def renewed() -> str:
@@ -311,14 +314,19 @@ class GatesDoor:
                 self._tell(waiting, group)
         else:
             self._teller.waits(group.first.pod, refusal.reason, renewed)
-            if newcomers:
+            if group.untold:
                 renewed()
-            for uid in newcomers:
-                if (newcomer := self._queue.get(uid)) is not None:
-                    self._tell(newcomer, group)
+                self._tell_untold(group)
+
+    def _tell_untold(self, group: Group) -> None:
+        """Tell those who came since the others of their group were told."""
+        for uid in list(group.untold):
+            if (waiting := self._queue.get(uid)) is not None:
+                self._tell(waiting, group)
 
     def _tell(self, waiting: Waiting, group: Group) -> None:
         """Tell a Pod what its group was told."""
+        group.untold.pop(waiting.pod.uid, None)
         if group.reason is not None:
             now = self._clock.monotonic()
             self._told[waiting.pod.uid] = now

@@ -76,9 +76,11 @@ class Holder:
             timer.result = "ok"
         self._teller.unknown_policies(waiting.request)
         if decision.node is None or decision.booking is None:
-            others = self._surroundings.others(waiting)
-            reason = reason_of(decision, others)
-            return Refusal(reason, lambda: self._teller.account(decision, reason, others))
+            reason = reason_of(decision, lambda: self._surroundings.others(waiting))
+            return Refusal(
+                reason,
+                lambda: self._teller.account(decision, reason, self._surroundings.others(waiting)),
+            )
         self._book.take(waiting.pod.uid, decision.node, waiting.needs)
         self._teller.chosen(decision, self._ledger.view(decision.node))
         return decision.booking

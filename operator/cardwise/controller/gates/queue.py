@@ -20,7 +20,7 @@ Rank = tuple[int, bool, Order]
 class Group:
     """The waiting Pods of one kind, or of one gang that has not begun."""
 
-    __slots__ = ("_members", "_order", "begun", "closed", "kind", "message", "newcomers", "reason")
+    __slots__ = ("_members", "_order", "begun", "closed", "kind", "message", "reason", "untold")
 
     def __init__(self, kind: Hashable, *, begun: bool = False) -> None:
         self.kind = kind
@@ -31,8 +31,8 @@ class Group:
         self.reason: WaitReason | None = None
         """Why it was refused last."""
         self.message = ""
-        self.newcomers: list[str] = []
-        """UIDs of Pods that came since it was told why it waits."""
+        self.untold: dict[str, None] = {}
+        """UIDs of its Pods that came since it was told why it waits, in the order of coming."""
         self._members: dict[str, Waiting] = {}
         self._order: list[tuple[Order, str]] = []
 
@@ -58,12 +58,14 @@ class Group:
         """Take a Pod in."""
         uid = waiting.pod.uid
         self._members[uid] = waiting
+        self.untold[uid] = None
         insort(self._order, (waiting.order, uid))
 
     def drop(self, waiting: Waiting) -> None:
         """Let a Pod go."""
         uid = waiting.pod.uid
         del self._members[uid]
+        self.untold.pop(uid, None)
         del self._order[bisect_left(self._order, (waiting.order, uid))]
 
 

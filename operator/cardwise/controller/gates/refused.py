@@ -83,7 +83,6 @@ class Refusals:
         clock: Clock,
         settings: Gates,
         counted: Callable[[str], None] = lambda _result: None,
-        avoid: Callable[[str, str], None] = lambda _owner, _node: None,
     ) -> None:
         """Make it; it follows no Pod yet.
 
@@ -96,7 +95,6 @@ class Refusals:
             settings: how long a refusal is borne, and whether Pods are evicted.
             counted: called with the result of each try to evict: ``evicted``, ``gone``, ``changed``
                 (a newer version was there), ``forbidden`` (by a budget), ``failed``.
-            avoid: called with the owner of a Pod that was evicted, and its node.
         """
         self._cluster = cluster
         self._recorder = recorder
@@ -105,14 +103,13 @@ class Refusals:
         self._borne = float(settings.refusedSeconds)
         self._evicts = settings.evictRefused
         self._counted = counted
-        self._avoid = avoid
         self._cases: dict[str, _Case] = {}
         """By the Pod's UID."""
         self._dues: list[tuple[float, str]] = []
         """A heap; an entry counts while it is its Pod's `due`."""
         self._news = asyncio.Event()
-        self._evictions: dict[str, deque[float]] = {}
-        """By owner: monotonic seconds of evictions that happened, or may have."""
+        self._evictions: dict[str, deque[tuple[float, str]]] = {}
+        """By owner: monotonic seconds and node of evictions that happened, or may have."""
 
     # What is seen ---------------------------------------------------------------------------------
 
@@ -260,13 +257,24 @@ class Refusals:
     def _owner_free_at(self, owner: str) -> float:
         """From when on another Pod of the owner may be evicted."""
         times = self._evictions.get(owner) or deque()
-        return times[0] + WINDOW_SECONDS if len(times) >= MOST_EVICTIONS else -_NEVER
+        return times[0][0] + WINDOW_SECONDS if len(times) >= MOST_EVICTIONS else -_NEVER
 
-    def _charge(self, owner: str) -> None:
+    def avoided(self, owner: str) -> list[str]:
+        """The nodes from which an owner's Pods were evicted of late.
+
+        The decision is the same for the same cluster: without this the next Pod would go to that
+        node again, and be refused for the same reason, which only kube-scheduler knows.
+        """
+        since = self._clock.monotonic() - WINDOW_SECONDS
+        return [node for time, node in self._evictions.get(owner, ()) if time > since]
+
+    def _charge(self, owner: str, node: str) -> None:
         """Note an eviction against its owner, and forget the old ones."""
         now = self._clock.monotonic()
-        self._evictions.setdefault(owner, deque(maxlen=MOST_EVICTIONS)).append(now)
-        for old in [o for o, times in self._evictions.items() if times[-1] + WINDOW_SECONDS <= now]:
+        self._evictions.setdefault(owner, deque(maxlen=MOST_EVICTIONS)).append((now, node))
+        for old in [
+            o for o, times in self._evictions.items() if times[-1][0] + WINDOW_SECONDS <= now
+        ]:
             del self._evictions[old]
 
     async def _evict(self, case: _Case) -> None:
@@ -279,8 +287,7 @@ class Refusals:
             self._not_evicted(case, error)
             return
         self._counted("evicted")
-        self._charge(it.owner)
-        self._avoid(it.owner, it.node)
+        self._charge(it.owner, it.node)
         _log.info("Pod %s was evicted: node %s was refused for %d s", ref, it.node, seconds)
         case.evicted, case.due = True, _NEVER
         note = pinned.evicted_note(it, seconds)
@@ -293,7 +300,7 @@ class Refusals:
             self._drop(ref.uid)
             return
         if error.status is None:
-            self._charge(case.it.owner)  # it may have happened
+            self._charge(case.it.owner, case.it.node)  # it may have happened
         _log.info("Pod %s was not evicted, it is tried again: %s", ref, error)
         again = _CHANGED_SECONDS if error.status == 409 else _AGAIN_SECONDS
         self._put(case, self._clock.monotonic() + again)

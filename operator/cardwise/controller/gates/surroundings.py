@@ -5,10 +5,9 @@ the cluster's kube-scheduler refuses it can't be moved any more. The answers of 
 each decision looks at those nodes only where something happened since the last.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 
-from cardwise.controller.gates.avoided import Avoided
 from cardwise.controller.gates.gangs import Key
 from cardwise.controller.gates.waiting import Waiting
 from cardwise.engine.decide import Memo
@@ -52,7 +51,12 @@ class Surroundings:
     """Cards and node rules together."""
 
     def __init__(
-        self, ledger: Ledger, book: NodeBook, volumes: Volumes, memo: Memo, avoided: Avoided
+        self,
+        ledger: Ledger,
+        book: NodeBook,
+        volumes: Volumes,
+        memo: Memo,
+        avoided: Callable[[str], Collection[str]],
     ) -> None:
         """Look at nothing yet.
 
@@ -61,7 +65,7 @@ class Surroundings:
             book: the rules about nodes.
             volumes: where the Pods' volumes are.
             memo: of the engine.
-            avoided: where Pods of some owners were refused.
+            avoided: says which nodes the Pods of an owner (its UID) go to only if they must.
         """
         self._avoided = avoided
         self._ledger = ledger
@@ -125,7 +129,7 @@ class Surroundings:
         self._kept[question] = _Kept(standing, cards, rules)
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
-        return standing.decision(request, avoiding=self._avoided.nodes(waiting.owner))
+        return standing.decision(request, avoiding=self._avoided(waiting.owner))
 
     def others(self, waiting: Waiting) -> dict[str, NodeReason]:
         """The nodes with cards that a Pod can't go to by their rules, and why."""
