@@ -243,20 +243,6 @@ async def test_who_comes_behind_one_that_keeps_others_back_is_told_too(
         assert (told["b"], told["c"]) == (wanted, wanted)
 
 
-async def test_who_was_placed_is_no_newcomer_any_more() -> None:
-    # Red: `Group.drop` leaves the Pod untold, and a group that is never empty grows for ever.
-    full = gated("big", gpus=3)
-    async with door(*node(), full) as world:
-        for number in range(20):
-            pod = gated(f"p{number}", gpumem=100)
-            world.cluster.put(pod)
-            await passing(0.01)
-            assert where(world, pod) == "n1"
-        gates = world.controller.gates
-        assert gates is not None
-        assert [len(group.untold) for group in gates.door._queue] == [0]
-
-
 async def test_what_its_owner_has_to_mend_keeps_nobody_back() -> None:
     # Red: `_keep_back` looks at no reason.
     strict = Settings(scheduling=SETTINGS.scheduling, gates=Gates(strictOrder=True))

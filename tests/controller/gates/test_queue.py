@@ -151,3 +151,14 @@ def test_a_kind_that_was_refused_is_not_next_until_room_grows() -> None:
     assert queue.first() is other
     queue.reopen()
     assert queue.first() is first
+
+
+def test_who_left_need_not_be_told_any_more() -> None:
+    # Red: `Group.drop` leaves the Pod in `untold`: a group that is never empty grows for ever.
+    queue = Queue()
+    for number in range(3):
+        group = queue.put(waiting(number), "a")
+    queue.drop("u0")
+    queue.drop("u1")
+
+    assert list(group.untold) == ["u2"]
