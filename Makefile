@@ -10,6 +10,9 @@ VENV := $(CURDIR)/.venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 STAMP := $(VENV)/.installed
+# Test processes side by side; 0 runs all in one, for a debugger. End to end each has a control
+# plane of its own, and most of its time is spent waiting.
+WORKERS ?= 2
 
 # `operator` is also a module of the standard library. The current directory stays off Python's
 # path, so that the directory of that name here can never be taken for it.
@@ -52,11 +55,11 @@ fix: $(STAMP) ## format, and mend what the linter can mend
 
 .PHONY: unit
 unit: guard $(STAMP) ## unit and property tests (ARGS="-k mutex" passes on to pytest)
-	@$(PY) -m pytest -m "not e2e" $(ARGS)
+	@$(PY) -m pytest -m "not e2e" -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: e2e
 e2e: guard controlplane ## tests against a real kube-apiserver and kube-scheduler (ARGS as for unit)
-	@$(PY) -m pytest tests/e2e -m "not long" $(ARGS)
+	@$(PY) -m pytest tests/e2e -m "not long" -n $(WORKERS) --dist loadgroup $(ARGS)
 
 .PHONY: e2e-long
 e2e-long: guard controlplane ## the fail-overs that take minutes: half a replica that is cut off
