@@ -72,6 +72,8 @@ class GPUNode:
     """UUIDs that take no new tenant."""
     reported_at: str = ""
     """The agent's heartbeat, compared for change only."""
+    by_hami: bool = False
+    """HAMi's device plugin hands out its cards, to one Pod at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,6 +89,12 @@ HEARTBEAT = "cardwise.dev/heartbeat"
 
 NODE_CORDON = "hami.io/device-cordon"
 """HAMi's annotation on a Node: a comma list of card UUIDs that take no new tenant."""
+NODE_LOCK = "hami.io/mutex.lock"
+"""HAMi's annotation on a Node: to which Pod its device plugin is handing cards."""
+SOURCE = "cardwise.dev/source"
+"""A label on a GPUNode that is no agent's: where its content comes from."""
+SOURCE_HAMI = "hami"
+"""From the annotations of HAMi's device plugin, which hands out the node's cards."""
 WEBHOOK_LABEL = "hami.io/webhook"
 WEBHOOK_IGNORE = "ignore"
 
@@ -169,6 +175,7 @@ class Reason(StrEnum):
     NODE_TOO_FEW_CARDS = "NodeInsufficientDevice"
     NODE_NOT_REPORTED = "NodeNotReported"
     NODE_HAS_NO_CARDS = "NodeHasNoCards"
+    NODE_HANDING_OVER = "NodeHandingOver"
     NODE_UNREADABLE = "NodeHasUnreadableAllocation"
     INVALID_REQUEST = "InvalidGPURequest"
 

@@ -239,6 +239,17 @@ class Cluster(Protocol):
         """
         ...
 
+    async def node(self, name: str) -> dict[str, Any] | None:
+        """One Node as it is now, or None."""
+        ...
+
+    async def patch_node(self, name: str, patch: dict[str, Any], *, within: float) -> None:
+        """Merge ``patch`` into a Node, ``within`` seconds.
+
+        Status 409: it was changed since the version that the patch names.
+        """
+        ...
+
     async def bind(self, binding: dict[str, Any], *, within: float) -> None:
         """Send a Binding: node, annotations and identity in one write, ``within`` seconds."""
         ...

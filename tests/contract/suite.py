@@ -593,6 +593,32 @@ class ClusterContract:
         assert (await refusal(ground.cluster.create_event(body))).status is None
         assert ground.get("Event", body["metadata"]["name"], ground.namespace)
 
+    # A Node that was read -------------------------------------------------------------------------
+
+    async def test_a_node_is_changed_as_it_was_read_and_not_otherwise(self, ground: Ground) -> None:
+        ground.put(build.node_object("n1", annotations={"own": "kept"}))
+        read = await ground.cluster.node("n1")
+        assert read is not None
+        version_read = {"resourceVersion": read["metadata"]["resourceVersion"]}
+        lock = {"metadata": {**version_read, "annotations": {"example.com/lock": "1"}}}
+
+        await ground.cluster.patch_node("n1", lock, within=5.0)
+
+        annotations = ground.get("Node", "n1")["metadata"]["annotations"]
+        assert annotations == {"own": "kept", "example.com/lock": "1"}
+        gone = {"metadata": {**version_read, "annotations": {"example.com/lock": None}}}
+        assert (await refusal(ground.cluster.patch_node("n1", gone, within=5.0))).status == 409
+        assert "example.com/lock" in ground.get("Node", "n1")["metadata"]["annotations"]
+        gone["metadata"]["resourceVersion"] = version_of(ground, "n1")
+        await ground.cluster.patch_node("n1", gone, within=5.0)
+        assert ground.get("Node", "n1")["metadata"]["annotations"] == {"own": "kept"}
+
+    async def test_a_node_that_is_not_there_is_none(self, ground: Ground) -> None:
+        assert await ground.cluster.node("nobody") is None
+        patch = {"metadata": {"annotations": {"k": "v"}}}
+
+        assert (await refusal(ground.cluster.patch_node("nobody", patch, within=5.0))).status == 404
+
     # Annotations ----------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("kind", ["Node", "Pod"])
@@ -960,6 +986,11 @@ def annotating(ground: Ground, kind: str) -> tuple[Callable[[str, str, str], Awa
     return (
         lambda name, key, value: ground.cluster.annotate_pod(ground.namespace, name, key, value)
     ), ground.namespace
+
+
+def version_of(ground: Ground, node: str) -> str:
+    found: str = ground.get("Node", node)["metadata"]["resourceVersion"]
+    return found
 
 
 async def apply(ground: Ground, manager: str, **status: Any) -> None:

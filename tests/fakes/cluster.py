@@ -192,6 +192,24 @@ class FakeCluster:
             lambda: copied(self.objects["Pod"].get((namespace, name))),
         )
 
+    async def node(self, name: str) -> Json | None:
+        """One Node as it is, or None."""
+        return await self._do("node", (name,), lambda: copied(self.objects["Node"].get(("", name))))
+
+    async def patch_node(self, name: str, patch: Json, *, within: float) -> None:
+        """Merge a patch into a Node, if it is the version that the patch names."""
+        body = copied(patch)
+
+        def change() -> None:
+            node = self._held("Node", name)
+            version = body.get("metadata", {}).get("resourceVersion")
+            if version not in (None, node["metadata"]["resourceVersion"]):
+                raise ApiError(409, f'nodes "{name}": the object has been modified')
+            if (changed := merged(node, body)) != node:
+                self.put(changed)
+
+        await self._do("patch_node", (name,), change, within=within)
+
     async def lease(self, namespace: str, name: str) -> Json | None:
         """One Lease as it is, or None."""
         return await self._do(

@@ -179,6 +179,15 @@ async def test_lists_are_quorum_reads_in_chunks(
             id="a Node's annotation",
         ),
         pytest.param(
+            lambda it: it.patch_node("n1", {"metadata": {"resourceVersion": "7"}}, within=1.0),
+            "PATCH",
+            "/api/v1/nodes/n1",
+            {},
+            "application/merge-patch+json",
+            {"metadata": {"resourceVersion": "7"}},
+            id="a Node that was read",
+        ),
+        pytest.param(
             lambda it: it.annotate_pod("default", "p", "k", "v"),
             "PATCH",
             "/api/v1/namespaces/default/pods/p",
@@ -233,6 +242,7 @@ async def test_writes(
         pytest.param(lambda it, name: it.lease(name, name), id="a Lease"),
         pytest.param(lambda it, name: it.annotate_pod(name, name, "k", "v"), id="an annotation"),
         pytest.param(lambda it, name: it.annotate_node(name, "k", "v"), id="a Node"),
+        pytest.param(lambda it, name: it.node(name), id="a Node that is read"),
         pytest.param(lambda it, name: it.count_event(name, name, {}), id="an event"),
         pytest.param(
             lambda it, name: it.bind({"metadata": {"namespace": name, "name": name}}, within=1.0),

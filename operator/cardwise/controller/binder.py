@@ -14,6 +14,7 @@ from typing import Any
 from cardwise.controller.clock import Clock
 from cardwise.controller.gate import Gate
 from cardwise.controller.mirror import Mirror
+from cardwise.controller.nodelocks import NodeLocks
 from cardwise.controller.writes import GONE, BindingWrite, Write
 from cardwise.errors import ApiError, BadAllocation
 from cardwise.ledger import Ledger
@@ -27,6 +28,9 @@ _log = logging.getLogger(__name__)
 _SETTLE_SECONDS = 6.0
 """How long a call of /bind waits for an outcome that is not known."""
 _BETWEEN_SECONDS = 0.5
+_LOCKED_SECONDS = 28.0
+"""How long a write that nobody waits for waits for HAMi's lock of its node: as HAMi does with the
+Pods of a gang."""
 _LANDS_SECONDS = 65.0
 """When no write without an answer can land any more: kube-apiserver gives a request up after 60 s
 (its ``--request-timeout``)."""
@@ -56,6 +60,7 @@ class Binder:
         self._cluster = cluster
         self._gate = gate
         self._clock = clock
+        self._locks = NodeLocks(cluster, clock)
         self._settling: set[asyncio.Task[str]] = set()
 
     async def bind(self, request: Request, booking: Booking) -> str:
@@ -94,6 +99,10 @@ class Binder:
             )
         sent = _Sent(pod, booking, write, self._gate.term)
         self._ledger.begin_binding(pod.uid, self._clock.monotonic())
+        if self._is_by_hami(booking.node):
+            locked = _LOCKED_SECONDS if patience is None else 0.0
+            if refusal := await self._lock(sent, locked):
+                return self._over(sent, refusal)
         try:
             await write.send(self._cluster)
         except ApiError as error:
@@ -110,6 +119,24 @@ class Binder:
         for task in self._settling:
             task.cancel()
         await asyncio.gather(*self._settling, return_exceptions=True)
+        await self._locks.stop()
+
+    def _is_by_hami(self, node: str) -> bool:
+        """Whether HAMi's device plugin hands out the node's cards."""
+        account = self._ledger.account(node)
+        return account is not None and account.by_hami
+
+    async def _lock(self, sent: _Sent, patience: float) -> str:
+        """Have HAMi's device plugin find this Pod; why it can't be, or empty."""
+        try:
+            refusal = await self._locks.take(sent.booking.node, sent.pod, patience=patience)
+        except BaseException:
+            self._over(sent, "cancelled")
+            raise
+        # Taking it took time: this replica may not be the one that acts any more.
+        if not refusal and self._gate.term != sent.term:
+            return "another replica was active meanwhile"
+        return refusal or self._gate.refusal()
 
     async def _failed(self, sent: _Sent, error: ApiError, patience: float | None) -> str:
         """The write was refused, or nobody knows."""
@@ -120,9 +147,9 @@ class Binder:
                 "%s of Pod %s has no known outcome yet: %s", sent.write.name, sent.pod, error
             )
         elif error.status == 404:
-            return self._over(sent.pod, GONE)
+            return self._over(sent, GONE)
         elif error.status != 409:
-            return self._over(sent.pod, f"the API server refused {sent.write.name}: {error}")
+            return self._over(sent, f"the API server refused {sent.write.name}: {error}")
         task = self._settle_later(sent, lost=lost)
         done, _ = await asyncio.wait({task}, timeout=patience)
         if not done:
@@ -148,13 +175,13 @@ class Binder:
                 outcome = await self._look_and_send(sent, lost)
             except ApiError as error:
                 if error.status == 404:
-                    return self._over(sent.pod, GONE)
+                    return self._over(sent, GONE)
                 now, outcome = self._clock.monotonic(), None
                 if _is_unknown(error):
                     lost = now
                 elif now - lost > _LANDS_SECONDS:
                     refused = f"the API server refused {sent.write.name}: {error}"
-                    return self._over(sent.pod, refused)
+                    return self._over(sent, refused)
             if outcome is not None:
                 return outcome
             await asyncio.sleep(_BETWEEN_SECONDS)
@@ -167,17 +194,17 @@ class Binder:
         except ApiError:
             return None  # whatever the refusal, it says nothing of the write
         if found is None or pods.pod_ref(found).uid != pod.uid:
-            return self._over(pod, GONE)
+            return self._over(sent, GONE)
         node = pods.placed_node(found)
         if node is not None:
             return self._found_placed(sent, found, node)
         if over := sent.write.over(found):
-            return self._over(pod, over)
+            return self._over(sent, over)
         if self._gate.refusal() or self._gate.term != sent.term:
             # The cards may be another replica's to give, or may have been since: nothing is sent.
             if self._clock.monotonic() - lost > _LANDS_SECONDS:
                 return self._over(
-                    pod, f"{sent.write.name} was given up: another replica was active"
+                    sent, f"{sent.write.name} was given up: another replica was active"
                 )
             return None
         await sent.write.send(self._cluster)
@@ -192,11 +219,18 @@ class Binder:
             ours = False
         self._mirror.see_pod(found)
         self._ledger.end_binding(sent.pod.uid, self._clock.monotonic(), bound=ours)
+        if not ours:
+            self._unlock(sent)
         return "" if ours else f"the Pod is placed on {node} already, not by this decision"
 
-    def _over(self, pod: PodRef, why: str) -> str:
-        self._ledger.end_binding(pod.uid, self._clock.monotonic(), bound=False)
+    def _over(self, sent: _Sent, why: str) -> str:
+        self._ledger.end_binding(sent.pod.uid, self._clock.monotonic(), bound=False)
+        self._unlock(sent)
         return why
+
+    def _unlock(self, sent: _Sent) -> None:
+        if self._is_by_hami(sent.booking.node):
+            self._locks.give_back(sent.booking.node, sent.pod)
 
 
 def _is_unknown(error: ApiError) -> bool:

@@ -243,7 +243,9 @@ class Mirror:
                 _log.warning("Pod %s closes node %s for new Pods: %s", ref, node, why)
                 self._unreadable(ref, why)
             return Sighting(pod=ref, version=number, node=node, unreadable=why)
-        return Sighting(pod=ref, version=number, node=node, booking=booking)
+        return Sighting(
+            pod=ref, version=number, node=node, booking=booking, handing=pods.is_handing(pod)
+        )
 
     def _take_gpunode(self, document: Json, *, deleted: bool = False) -> None:
         now = self._clock.monotonic()

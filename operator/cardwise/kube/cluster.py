@@ -82,6 +82,15 @@ class KubeCluster:
             method, path = "PUT", f"{path}/{_segment(metadata['name'])}"
         return await self._client.request(method, path, body=lease, within=2.0)
 
+    async def node(self, name: str) -> dict[str, Any] | None:
+        """One Node as it is now (a quorum read), or None."""
+        return await self._find(_node_path(name))
+
+    async def patch_node(self, name: str, patch: dict[str, Any], *, within: float) -> None:
+        """Merge a patch into a Node."""
+        path = _node_path(name)
+        await self._client.request("PATCH", path, body=patch, content_type=_MERGE, within=within)
+
     async def bind(self, binding: dict[str, Any], *, within: float) -> None:
         """Send a Binding: node, annotations and identity in one write."""
         metadata = binding["metadata"]
@@ -119,8 +128,7 @@ class KubeCluster:
     async def annotate_node(self, name: str, key: str, value: str) -> None:
         """Set one annotation of a Node."""
         body = {"metadata": {"annotations": {key: value}}}
-        path = f"/api/v1/nodes/{_segment(name)}"
-        await self._client.request("PATCH", path, body=body, content_type=_MERGE)
+        await self._client.request("PATCH", _node_path(name), body=body, content_type=_MERGE)
 
     async def annotate_pod(self, namespace: str, name: str, key: str, value: str) -> None:
         """Set one annotation of a Pod (our own)."""
@@ -176,6 +184,10 @@ def _segment(name: str) -> str:
     if name in (".", ".."):
         raise ApiError(404, f'nothing is named "{name}"')
     return quote(name, safe="")
+
+
+def _node_path(name: str) -> str:
+    return f"/api/v1/nodes/{_segment(name)}"
 
 
 def _pod_path(namespace: str, name: str) -> str:

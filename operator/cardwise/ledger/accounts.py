@@ -188,6 +188,14 @@ class Accounts:
             if not used:
                 del self._quota_use[pod.namespace]
 
+    def _hand_over(self, pod: PodRef, node: str, *, done: bool) -> None:
+        """A Pod is to be handed its cards, or has been: some nodes do so one Pod at a time."""
+        account = self._account(node)
+        before = account.view(self._states) if account.by_hami else None
+        account.set_handing(pod.uid, handing=not done)
+        if before is not None:
+            self._compare(before, account)
+
     def _reopen(self, pod: PodRef, node: str) -> None:
         """A Pod does not close its node any more, if it did."""
         account = self._nodes.get(node)

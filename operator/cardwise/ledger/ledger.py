@@ -89,6 +89,7 @@ class Ledger(Accounts):
         if entry.stage is not Stage.HELD or entry.booking is None:
             raise AssertionError(f"Pod {entry.pod} is {entry.stage.value}: it can't be bound")
         entry.stage, entry.changed = Stage.BINDING, now
+        self._hand_over(entry.pod, entry.booking.node, done=False)
         return entry.booking
 
     def end_binding(self, uid: str, now: float, *, bound: bool) -> None:
@@ -184,6 +185,7 @@ class Ledger(Accounts):
             # it shows is what it has, and the cards of any other Binding will not be its.
             self._reopen(entry.pod, node)
             self._take(entry, booking, now)
+            self._hand_over(entry.pod, node, done=not sighting.handing)
         else:
             self._close(entry, node, unreadable or "")
         if entry.stage is Stage.BINDING:

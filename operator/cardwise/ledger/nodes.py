@@ -45,6 +45,8 @@ class NodeAccount:
         self._bookings: dict[str, tuple[PodRef, Booking]] = {}
         self._uses: dict[str, dict[str, CardUse]] = {}
         self._unreadable: dict[str, tuple[PodRef, str]] = {}
+        self._handing: set[str] = set()
+        """UIDs of Pods that are being bound, or have not been handed their cards yet."""
         self.made: NodeView | None = None
         """The view, while it holds: what a decision over many nodes looks at first."""
 
@@ -90,8 +92,16 @@ class NodeAccount:
         if self._bookings.pop(uid, None) is None:
             return False
         del self._uses[uid]
+        self._handing.discard(uid)
         self._spoil()
         return True
+
+    def set_handing(self, uid: str, *, handing: bool) -> None:
+        """Say whether a Pod with cards here has still to be handed them."""
+        if (uid in self._handing) != handing:
+            self._handing ^= {uid}
+            if self.by_hami:
+                self._spoil()
 
     def mark_unreadable(self, pod: PodRef, why: str) -> None:
         """A bound Pod's allocation can't be read: close the node until it is mended."""
@@ -218,7 +228,14 @@ class NodeAccount:
         for uid, (pod, why) in sorted(self._unreadable.items()):
             if uid not in without:
                 return Reason.NODE_UNREADABLE, f"Pod {pod}: {why}"
+        if self.by_hami and not self._handing <= set(without):
+            return Reason.NODE_HANDING_OVER, "HAMi hands another Pod its cards, one at a time"
         return None, ""
+
+    @property
+    def by_hami(self) -> bool:
+        """Whether HAMi's device plugin hands out its cards, to one Pod at a time."""
+        return self.report is not None and self.report.by_hami
 
 
 def room_grew(before: NodeView, after: NodeView) -> bool:
@@ -260,7 +277,7 @@ def _same_offer(a: GPUNode | None, b: GPUNode | None) -> bool:
     """Whether two reports offer the same, whenever they were written."""
     if a is None or b is None:
         return a is b
-    return (a.cards, a.links, a.cordoned) == (b.cards, b.links, b.cordoned)
+    return (a.cards, a.links, a.cordoned, a.by_hami) == (b.cards, b.links, b.cordoned, b.by_hami)
 
 
 def _state(card: Card, use: CardUse, cordoned: bool, exclusive: bool) -> CardState:

@@ -61,6 +61,8 @@ class Sighting:
     booking: Booking | None = None
     unreadable: str | None = None
     """Why its allocation annotation can't be read."""
+    handing: bool = False
+    """It is placed, and has not been handed its cards yet."""
     gone: bool = False
     """Deleted, Succeeded or Failed: it holds nothing any more, and never will."""
 

@@ -59,9 +59,18 @@ def gpunode_of(document: Json) -> GPUNode:
             links=None if status.get("links") is None else _links_of(status["links"]),
             cordoned=_cordoned_of(spec.get("cordonedCards")),
             reported_at=_time_of(status.get("reportedAt"), "status.reportedAt"),
+            by_hami=_by_hami(document),
         )
     except BadGPUNode as error:
         raise BadGPUNode(f"GPUNode {name}: {error}") from error
+
+
+def _by_hami(document: Json) -> bool:
+    """Whether HAMi's device plugin hands out the cards; an agent's report wins over the label."""
+    return at(document, "metadata", "labels", names.SOURCE) == names.SOURCE_HAMI and not any(
+        at(each, "manager") == names.MANAGER_AGENT
+        for each in items(at(document, "metadata", "managedFields"))
+    )
 
 
 def overrides_of(document: Json) -> NodeOverrides:

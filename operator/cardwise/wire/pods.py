@@ -32,6 +32,7 @@ __all__ = [
     "booking_of",
     "bound_node",
     "is_finished",
+    "is_handing",
     "is_terminating",
     "owner_uid",
     "placed_node",
@@ -58,6 +59,15 @@ def is_finished(pod: dict[str, Any]) -> bool:
 def is_terminating(pod: dict[str, Any]) -> bool:
     """Whether its deletion has begun; it holds its cards until it is gone."""
     return bool(at(pod, "metadata", "deletionTimestamp"))
+
+
+def is_handing(pod: dict[str, Any]) -> bool:
+    """Whether it is placed and has not been handed its cards yet, as its annotation says.
+
+    One that runs has them, whatever its annotation says.
+    """
+    waits = at(pod, "status", "phase") in (None, "", "Pending")
+    return waits and annotations_of(pod).get(BIND_PHASE) == BIND_PHASE_ALLOCATING
 
 
 def bound_node(pod: dict[str, Any]) -> str | None:
