@@ -1,6 +1,8 @@
 """Nodes whose cards HAMi's device plugin hands out: it finds our Pods, each its own cards."""
 
 import asyncio
+from collections.abc import Coroutine
+from random import Random
 from typing import Any
 
 import pytest
@@ -182,7 +184,7 @@ async def test_the_next_pod_waits_until_the_one_before_has_its_cards() -> None:
 
     answered = world.filter(other, "n1")["FailedAndUnresolvableNodes"]
     assert answered == {"n1": Reason.NODE_HANDING_OVER}
-    async with world.running():
+    async with background(world.controller.waker.run()):
         await passing(2.0)
         assert WAKE not in node_annotations(world)
         hand_over(world, 1)
@@ -227,6 +229,32 @@ async def test_pods_that_hami_placed_have_their_turn_too(
     assert answered == ({"n1": Reason.NODE_HANDING_OVER} if busy else {})
 
 
+@pytest.mark.parametrize("seed", range(5))
+async def test_in_whatever_order_pods_come_each_is_handed_what_its_annotation_says(
+    seed: int,
+) -> None:
+    dice = Random(seed)
+    pods = [build.pod(f"p{number}", gpus=dice.randint(1, 2), gpumem=1000) for number in range(6)]
+    world = await World(by_hami(), locked(), *pods).load()
+    served: set[str] = set()
+    while len(served) < len(pods):
+        waiting = [pod for pod in pods if pod["metadata"]["name"] not in served]
+        dice.shuffle(waiting)
+        held = [pod for pod in waiting if world.filter(pod, "n1")["NodeNames"]]
+        answers = await asyncio.gather(*(world.bind(pod) for pod in held))
+        world.deliver()
+        assert answers.count("") == 1
+        now = held[answers.index("")]
+        booked = world.entry(now)
+        assert booked is not None
+        assert booked.booking is not None
+        (shares,) = booked.booking.containers
+
+        assert hand_over(world, len(shares)) == [[share.uuid for share in shares]]
+
+        served.add(now["metadata"]["name"])
+
+
 async def test_other_nodes_take_as_many_pods_at_a_time_as_ever() -> None:
     one, other = build.pod("p", gpumem=1000), build.pod("q", gpumem=1000)
     world = await World(build.gpunode("n1", 2), locked(), one, other).load()
@@ -253,7 +281,7 @@ async def test_by_the_door_of_gates_two_pods_take_their_turns() -> None:
     """Each is pinned once the one before has its cards, and the lock is its own."""
     pods = [build.pod(name, gpumem=9000, **GATED) for name in ("p", "q")]
     world = await World(by_hami(), locked(), *pods, settings=GATES).load()
-    async with world.running(), background(watching(world)):
+    async with background(*door_of_gates(world), watching(world)):
         await passing(1.0)
         (first,) = pinned(world)
         assert lock(world) == f"{since(0)},default,{first}"
@@ -266,6 +294,12 @@ async def test_by_the_door_of_gates_two_pods_take_their_turns() -> None:
 
         assert pinned(world) == ["p", "q"]
         assert str(lock(world)).endswith(",default,q")
+
+
+def door_of_gates(world: World) -> list[Coroutine[Any, Any, None]]:
+    """What decides and pins, and nothing else of the controller."""
+    assert world.controller.gates is not None
+    return world.controller.gates.tasks()
 
 
 def pinned(world: World) -> list[str]:
@@ -443,7 +477,7 @@ async def test_a_pin_waits_for_the_lock_as_hami_waits_for_a_gang() -> None:
     value = f"{since(1)},default,holder"
     pod = build.pod("p", gpumem=1000, **GATED)
     world = await World(by_hami(), locked(value), pod, HOLDER, settings=GATES).load()
-    async with world.running(), background(watching(world)):
+    async with background(*door_of_gates(world), watching(world)):
         await passing(20.0)
         assert pinned(world) == ["holder"]
         node = copied(world.cluster.objects["Node"]["", "n1"])
