@@ -8,9 +8,12 @@ from node.machine import why_not
 from node.stage import Ward
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def raised() -> Iterator[Ward]:
-    """One control plane with one real node and Cardwise's agent for all tests."""
+    """One control plane with one real node and Cardwise's agent for the tests of a file.
+
+    No longer: a machine has one node at a time, and other files have one of another kind.
+    """
     reason = why_not()
     if reason:
         pytest.skip(f"NO REAL NODE ON THIS MACHINE: {reason}")

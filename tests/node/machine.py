@@ -292,3 +292,7 @@ def _lines(*argv: str | Path) -> list[str]:
     return subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True
     ).stdout.splitlines()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(why_not())
