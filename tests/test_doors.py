@@ -37,6 +37,12 @@ def pod(*, scheduler: str = "default-scheduler", door: str | None = None, **spec
     return made
 
 
+def sized(made: Any, size: str) -> Any:
+    """The Pod with the size of a gang written on it."""
+    made["metadata"]["annotations"][GANG_SIZE] = size
+    return made
+
+
 def gang_pod(**fields: Any) -> Any:
     made = pod(**fields)
     made["metadata"]["annotations"][GANG] = "g"
@@ -254,6 +260,22 @@ def test_a_gate_on_a_pod_that_is_none_of_our_business_stays() -> None:
             ),
             id="a gang at the extender",
         ),
+        pytest.param(
+            sized(gang_pod(), "three"),
+            BOTH,
+            (
+                'cardwise.dev/gang-size: "three" is no number of Pods, so the gang waits; write a '
+                "whole number from 1 to 10000",
+            ),
+            id="a size that is none",
+        ),
+        pytest.param(
+            sized(pod(door="gates"), "3"),
+            BOTH,
+            ('cardwise.dev/gang-size: "3" has no effect without cardwise.dev/gang',),
+            id="a size without a gang",
+        ),
+        pytest.param(sized(gang_pod(), "3"), BOTH, (), id="a gang and its size go by gates"),
     ],
 )
 def test_the_warnings_about_doors(asked: Any, settings: Settings, warnings: Any) -> None:

@@ -11,6 +11,7 @@ from cardwise.names import (
     DEFAULT_SCHEDULER,
     DOOR,
     GANG,
+    GANG_SIZE,
     GATE,
     POD_GROUP_LABEL,
     SCHEDULER_NAME,
@@ -22,6 +23,8 @@ from cardwise.noderules import unchecked
 from cardwise.settings import Settings
 from cardwise.wire.fields import annotations_of, at, items, quoted, text
 
+MOST_PODS = 10_000
+"""Of one gang: a larger number is a mistake."""
 _OURS = (SCHEDULER_NAME, *TAKEN_OVER_SCHEDULERS)
 
 
@@ -88,6 +91,7 @@ def door_warnings(pod: dict[str, Any], settings: Settings) -> Iterator[str]:
         )
     if door is Door.EXTENDER and (gang := _gang(pod)):
         yield f"{gang} has no effect at the door extender: the Pods are placed one by one"
+    yield from _size_warnings(pod, door)
     field = unchecked(pod)
     if not field:
         return
@@ -100,6 +104,15 @@ def door_warnings(pod: dict[str, Any], settings: Settings) -> Iterator[str]:
         yield f"{DOOR}: {quoted(written)} has no effect, because {field} needs the door extender"
 
 
+def gang_size(written: str) -> int | None:
+    """How many Pods a gang has, as written on one of them; None where that is no such number."""
+    digits = written.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 6):
+        return None
+    size = int(digits)
+    return size if 1 <= size <= MOST_PODS else None
+
+
 def another_scheduler(pod: dict[str, Any], settings: Settings) -> str:
     """The sentence for a Pod that we leave alone, because it chose another scheduler."""
     gates = Door.GATES in installed_doors(settings)
@@ -108,6 +121,20 @@ def another_scheduler(pod: dict[str, Any], settings: Settings) -> str:
         f"spec.schedulerName is {quoted(_scheduler_of(pod))}, so Cardwise neither changes nor "
         f"places this Pod; leave the name out{instead} to have it placed"
     )
+
+
+def _size_warnings(pod: dict[str, Any], door: Door | None) -> Iterator[str]:
+    """A gang whose size can't be read waits for ever; a size without a gang is for nobody."""
+    written = annotations_of(pod).get(GANG_SIZE, "")
+    if door is not Door.GATES or not written.strip():
+        return
+    if not _gang(pod):
+        yield f"{GANG_SIZE}: {quoted(written)} has no effect without {GANG}"
+    elif gang_size(written) is None:
+        yield (
+            f"{GANG_SIZE}: {quoted(written)} is no number of Pods, so the gang waits; write a "
+            f"whole number from 1 to {MOST_PODS}"
+        )
 
 
 def _asked(pod: dict[str, Any]) -> Door | None:

@@ -278,6 +278,27 @@ async def test_what_is_found_without_a_hold(pod: Json | None, uid: str | None, w
     assert world.cluster.called("bind") == 0
 
 
+@pytest.mark.parametrize("door", ["", "n1"], ids=["waiting", "bound there already"])
+async def test_a_pod_that_asks_for_0_cards_is_bound_without_any(door: str) -> None:
+    world = await World(build.gpunode("n1", 2)).load()
+    pod = world.cluster.put(build.pod(gpus=0, node=door or None))
+
+    assert world.chosen(pod, "n1") == "n1"
+    assert await world.bind(pod) == ""
+
+    assert world.cluster.get("Pod", "p", "default")["spec"]["nodeName"] == "n1"
+    assert names.ALLOCATED not in annotations(world, pod)
+    assert world.used("n1") == {}
+
+
+async def test_a_pod_that_asks_for_0_cards_is_told_why_it_is_not_bound() -> None:
+    world = await World(build.gpunode("n1", 2)).load()
+    pod = world.cluster.put(build.pod(gpus=0))
+    world.cluster.fail("bind", refused(403, "not allowed"))
+
+    assert "its Binding failed: " in await world.bind(pod)
+
+
 async def test_an_invalid_request_is_not_bound() -> None:
     world, pod = await one_node(gpumem="16Gi")
     world.filter(pod, "n1")

@@ -13,6 +13,7 @@ from cardwise.admission import admit, unknown_policies
 from cardwise.cli.documents import Document
 from cardwise.cli.placements import Placement, Simulation, shortened
 from cardwise.engine.decide import Memo, decide
+from cardwise.engine.idle import hopeless
 from cardwise.errors import BadAllocation, BadDocument, BadGPUNode
 from cardwise.ledger import Ledger, Sighting
 from cardwise.model import (
@@ -209,6 +210,7 @@ class _Cluster:
                     used=self._ledger.quota_use(namespace),
                 ),
                 cluster=self._size,
+                hopeless=hopeless(request.signature, views.values()),
                 others=telling,
             ),
             warnings=warnings,

@@ -13,6 +13,7 @@ from cardwise.controller.decider import Decider
 from cardwise.controller.gate import Gate
 from cardwise.controller.mirror import Mirror
 from cardwise.controller.teller import Teller
+from cardwise.controller.tenure import WRITE_SECONDS
 from cardwise.controller.waker import Waker
 from cardwise.engine.recheck import still_fits
 from cardwise.errors import ApiError
@@ -178,17 +179,36 @@ class Scheduler:
         if pods.bound_node(pod) is not None:
             self._mirror.see_pod(pod)
             entry = self._ledger.entry(call.uid)
-            if entry is not None and entry.stage is Stage.BOOKED and entry.node == call.node:
+            booked = entry is not None and entry.stage is Stage.BOOKED and entry.node == call.node
+            if booked or self._bound_plainly(pod, call.node):
                 return None, ""  # bound by us before: that is success
             return None, f"the Pod is bound to {pods.bound_node(pod)} already"
         request = pods.request_of(pod, self._settings)
         if isinstance(request, InvalidRequest):
             return None, request.message
-        if request is None:
-            return None, "the Pod asks for no card"
         # Reading took time, and SIGTERM may have come: no Binding is begun after it.
         refusal = self._gate.refusal()
-        return (None, refusal) if refusal else (request, "")
+        if refusal or request is not None:
+            return (None, refusal) if refusal else (request, "")
+        if not pods.asks_cards(pod):
+            return None, "the Pod asks for no card"
+        return None, await self._bind_plainly(pod, call.node)
+
+    def _bound_plainly(self, pod: dict[str, Any], node: str) -> bool:
+        """Whether a Pod that asks for no card is bound where kube-scheduler wants it."""
+        return pods.bound_node(pod) == node and pods.request_of(pod, self._settings) is None
+
+    async def _bind_plainly(self, pod: dict[str, Any], node: str) -> str:
+        """Bind a Pod that names our resources and asks for no card, e.g. ``nvidia.com/gpu: 0``.
+
+        kube-scheduler leaves the Binding to us wherever a resource of ours is named.
+        """
+        binding = pods.plain_binding(pods.pod_ref(pod), node)
+        try:
+            await self._cluster.bind(binding, within=WRITE_SECONDS)
+        except ApiError as error:
+            return f"the Pod asks for no card, and its Binding failed: {error}"
+        return ""
 
 
 def _kept(entry: PodEntry, call: extender.FilterCall) -> dict[str, Any]:

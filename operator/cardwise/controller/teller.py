@@ -5,8 +5,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from cardwise import policy
 from cardwise.controller.recorder import Recorder
+from cardwise.engine.idle import hopeless
 from cardwise.ledger import Ledger
-from cardwise.model import Booking, Decision, InvalidRequest, NodeView, PodRef, Request
+from cardwise.model import (
+    Booking,
+    Decision,
+    InvalidRequest,
+    NodeView,
+    PodRef,
+    Request,
+    Signature,
+)
 from cardwise.names import EventReason, NodeReason, Reason, WaitReason
 from cardwise.settings import Settings
 from cardwise.wire.account import (
@@ -19,6 +28,7 @@ from cardwise.wire.account import (
 
 _log = logging.getLogger("cardwise.decisions")
 _NODES_LOGGED = 20
+_QUESTIONS_KNOWN = 256
 _OF_WAITING = (
     EventReason.NEEDS_EXTENDER_DOOR,
     EventReason.GANG_INCOMPLETE,
@@ -35,6 +45,7 @@ class Teller:
         self._recorder = recorder
         self._settings = settings
         self._size_known = -1, ClusterSize(largest_card_mib=0, most_cards=0)
+        self._hopeless_known: tuple[int, dict[Signature, Reason | None]] = (-1, {})
         self.on_decision: Callable[[str, str], None] = lambda _result, _reason: None
         """Called with a result and its reason, for the metrics."""
 
@@ -93,6 +104,7 @@ class Teller:
             name_tenants=self._settings.events.nameTenants,
             quota=self._quota(decision.request) if reason is Reason.QUOTA else None,
             cluster=self._size(),
+            hopeless=self._hopeless(decision.request.signature),
             others=others,
             preemption_note=decision.request.priority > 0,
         )
@@ -167,6 +179,17 @@ class Teller:
             )
             self._size_known = self._ledger.offers, size
         return size
+
+    def _hopeless(self, signature: Signature) -> Reason | None:
+        """Why a Pod would fit nowhere even without tenants, until what is offered changes."""
+        offers, known = self._hopeless_known
+        if offers != self._ledger.offers or len(known) >= _QUESTIONS_KNOWN:
+            known = {}
+            self._hopeless_known = self._ledger.offers, known
+        if signature not in known:
+            names = self._ledger.gpunode_names()
+            known[signature] = hopeless(signature, self._ledger.views(names))
+        return known[signature]
 
 
 class _Views(Mapping[str, NodeView]):

@@ -59,6 +59,7 @@ def pending_message(  # noqa: PLR0913 - each is one thing that the caller may kn
     name_tenants: bool = True,
     quota: QuotaAccount | None = None,
     cluster: ClusterSize | None = None,
+    hopeless: Reason | None = None,
     others: Mapping[str, str] | None = None,
     preemption_note: bool = False,
 ) -> str:
@@ -71,6 +72,7 @@ def pending_message(  # noqa: PLR0913 - each is one thing that the caller may kn
         name_tenants: False counts tenants of other namespaces instead of naming them.
         quota: the namespace's, told where a node's word is ``ResourceQuotaNotFit``.
         cluster: given, a request that no card could ever take is said first to be one.
+        hopeless: why it would fit nowhere even without tenants: said first, with ``cluster``.
         others: nodes that were no candidates, and why; counted in n.
         preemption_note: whether to add that GPU tenants are not preempted.
 
@@ -87,7 +89,7 @@ def pending_message(  # noqa: PLR0913 - each is one thing that the caller may kn
     others = others or {}
     n = len(told) + len(others)
     parts = [
-        *never_fits(request.signature, cluster),
+        *never_fits(request.signature, cluster, hopeless),
         f"0/{n} {what} can take {ask_text(request.signature, request.containers)}"
         f" ({terms_text(request)}).",
     ]

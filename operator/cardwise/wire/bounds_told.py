@@ -13,6 +13,7 @@ from cardwise.model import (
     QuotaBound,
     Signature,
 )
+from cardwise.names import Reason
 from cardwise.wire.phrases import cards_text
 
 
@@ -35,8 +36,16 @@ class ClusterSize:
     """On one node."""
 
 
-def never_fits(signature: Signature, cluster: ClusterSize | None) -> list[str]:
-    """Say that no card, or no node, of the cluster is large enough, were it idle."""
+def never_fits(
+    signature: Signature, cluster: ClusterSize | None, hopeless: Reason | None = None
+) -> list[str]:
+    """Say that no card, or no node, of the cluster is large enough, were it idle.
+
+    Args:
+        signature: what the Pod asks.
+        cluster: its largest card and node; None where that is not known.
+        hopeless: why the Pod would fit nowhere even without tenants; None where it would.
+    """
     if cluster is None or not cluster.most_cards:
         return []
     memory = max((ask.memory_mib for ask in signature.asks if ask.count), default=0)
@@ -50,6 +59,10 @@ def never_fits(signature: Signature, cluster: ClusterSize | None) -> list[str]:
     if count > cluster.most_cards:
         sentences.append(
             f"No node of the cluster has {cards_text(count)}: the most is {cluster.most_cards}."
+        )
+    if hopeless is not None and not sentences:
+        sentences.append(
+            f"No node of the cluster could take this Pod even without tenants ({hopeless})."
         )
     return sentences
 

@@ -36,6 +36,7 @@ __all__ = [
     "is_terminating",
     "owner_uid",
     "placed_node",
+    "plain_binding",
     "pod_ref",
     "request_of",
     "resource_version",
@@ -207,12 +208,16 @@ def binding_body(
         unix_seconds: the time of binding.
         exclusive: whether the Pod locks its cards for its whole life (section 3, check 9).
     """
-    annotations = allocation_annotations(booking, unix_seconds, exclusive=exclusive)
-    metadata: dict[str, Any] = {
-        "name": pod.name,
-        "namespace": pod.namespace,
-        "annotations": annotations,
-    }
+    binding = plain_binding(pod, booking.node)
+    binding["metadata"]["annotations"] = allocation_annotations(
+        booking, unix_seconds, exclusive=exclusive
+    )
+    return binding
+
+
+def plain_binding(pod: PodRef, node: str) -> dict[str, Any]:
+    """Make the Binding of a Pod that gets no card; its UID is checked as in `binding_body`."""
+    metadata = {"name": pod.name, "namespace": pod.namespace}
     if pod.uid:
         metadata["uid"] = pod.uid
     return {
@@ -220,7 +225,7 @@ def binding_body(
         "kind": "Binding",
         "metadata": metadata,
         # Without the kind the API server takes the target for something it does not know.
-        "target": {"apiVersion": "v1", "kind": "Node", "name": booking.node},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
 
 

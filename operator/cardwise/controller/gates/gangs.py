@@ -9,12 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from cardwise.doors import gang_size
 from cardwise.names import GANG, GANG_SIZE, POD_GROUP_LABEL
 from cardwise.wire.fields import annotations_of, at, quoted, text
 from cardwise.wire.pods import pod_ref
-
-MOST_PODS = 10_000
-"""Of one gang: a larger number is a mistake."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9._/-]{1,63}")
 _GROUP = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -52,17 +50,9 @@ def gang_of(pod: dict[str, Any]) -> Gang | None:
     if not name:
         return None
     written = annotations.get(GANG_SIZE, "")
-    size = _size(written)
+    size = gang_size(written)
     unreadable = quoted(written) if written.strip() and size is None else ""
     return Gang((pod_ref(pod).namespace, name), size, unreadable)
-
-
-def _size(written: str) -> int | None:
-    digits = written.strip()
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 6):
-        return None
-    size = int(digits)
-    return size if 1 <= size <= MOST_PODS else None
 
 
 class HasGang(Protocol):

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from cardwise.controller.clock import Clock
 from cardwise.controller.decider import Decider
-from cardwise.controller.gates.gangs import MOST_PODS, Gang, Gangs, Key
+from cardwise.controller.gates.gangs import Gang, Gangs, Key
 from cardwise.controller.gates.surroundings import Surroundings
 from cardwise.controller.gates.waiting import Waiting
 from cardwise.controller.metrics import Metrics
 from cardwise.controller.teller import Teller
+from cardwise.doors import MOST_PODS
 from cardwise.ledger import Ledger
 from cardwise.model import Booking
 from cardwise.names import GANG_SIZE, EventReason, WaitReason
