@@ -69,6 +69,7 @@ class Installation:
             "patches": [
                 port("Service", "/spec/ports/0/port"),
                 port("MutatingWebhookConfiguration", "/webhooks/0/clientConfig/service/port"),
+                port("MutatingWebhookConfiguration", "/webhooks/1/clientConfig/service/port"),
             ],
         }
         (self._directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))

@@ -25,6 +25,7 @@ from cardwise.agent.deviceplugin.files import NodeFiles
 from cardwise.agent.main import POD_NAMESPACE
 from cardwise.names import Door
 from cardwise.settings import Scheduling, Settings, parse
+from cardwise_webhook import review
 from replicas import PROBE_FAILURES, PROBE_SECONDS
 
 Json = dict[str, Any]
@@ -664,11 +665,8 @@ def test_only_the_secrets_and_the_configuration_that_are_ours_can_be_changed() -
 
 @pytest.mark.parametrize("overlay", WITH_WEBHOOK)
 def test_the_api_servers_way_ends_where_the_webhook_listens(overlay: str) -> None:
-    ((webhook,),) = (
-        each["webhooks"]
-        for each in built(overlay, "MutatingWebhookConfiguration", "cardwise-webhook")
-    )
-    client = webhook["clientConfig"]["service"]
+    (configuration,) = built(overlay, "MutatingWebhookConfiguration", "cardwise-webhook")
+    client, *others = (each["clientConfig"]["service"] for each in configuration["webhooks"])
     (service,) = built(overlay, "Service", client["name"])
     (port,) = service["spec"]["ports"]
     asked = container(overlay, "webhook")
@@ -678,12 +676,13 @@ def test_the_api_servers_way_ends_where_the_webhook_listens(overlay: str) -> Non
     assert client["port"] == port["port"]
     assert options(asked)["--listen"] == f"0.0.0.0:{listens['containerPort']}"
     assert client["path"] == "/mutate"
+    assert others == [client]
 
 
 @pytest.mark.parametrize("overlay", WITH_WEBHOOK)
 def test_the_webhook_is_narrow_short_and_strict(overlay: str) -> None:
     (configuration,) = built(overlay, "MutatingWebhookConfiguration")
-    (webhook,) = configuration["webhooks"]
+    webhook, _ = configuration["webhooks"]
 
     assert webhook["failurePolicy"] == "Fail"
     assert webhook["timeoutSeconds"] <= 5
@@ -692,6 +691,22 @@ def test_the_webhook_is_narrow_short_and_strict(overlay: str) -> None:
     assert "caBundle" not in webhook["clientConfig"], "applying again would overwrite the real one"
     (rule,) = webhook["rules"]
     assert (rule["operations"], rule["resources"]) == (["CREATE"], ["pods"])
+
+
+@pytest.mark.parametrize("overlay", WITH_WEBHOOK)
+def test_a_workload_is_only_warned_of(overlay: str) -> None:
+    (configuration,) = built(overlay, "MutatingWebhookConfiguration")
+    pods, webhook = configuration["webhooks"]
+
+    assert webhook["failurePolicy"] == "Ignore", "nobody waits for a warning"
+    assert webhook["timeoutSeconds"] <= 2
+    assert "caBundle" not in webhook["clientConfig"], "applying again would overwrite the real one"
+    for selector in ("namespaceSelector", "objectSelector"):
+        assert webhook[selector] == pods[selector]
+    asked = {rule["apiGroups"][0]: rule["resources"] for rule in webhook["rules"]}
+    assert asked == {key: list(kinds) for key, kinds in review.WORKLOADS.items()}
+    *_, condition = webhook["matchConditions"]
+    assert quoted_in(condition["expression"]) == [*names.RESOURCES, *names.RESOURCES]
 
 
 @pytest.mark.parametrize("overlay", WITH_WEBHOOK)

@@ -4,7 +4,7 @@ Pure, and shared by the webhook and ``cardwise simulate``, so that a file says b
 cluster will say (docs/admission.md). What it adds to containers is in ``wire.defaulting``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from cardwise.names import (
     RESOURCE_CORES,
     RESOURCE_MEMORY,
     RESOURCE_MEMORY_PERCENT,
+    RESOURCES,
     TOPOLOGY,
     WEBHOOK_IGNORE,
     WEBHOOK_LABEL,
@@ -35,7 +36,7 @@ from cardwise.wire.jsonpatch import json_patch
 from cardwise.wire.pods import annotation_bytes, asks_cards, bound_node, request_of
 from cardwise.wire.requests import USER_ANNOTATIONS
 
-__all__ = ["Admission", "admit", "json_patch", "template_warnings"]
+__all__ = ["Admission", "admit", "admit_workload", "json_patch", "template_warnings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,7 @@ def admit(pod: dict[str, Any], settings: Settings) -> Admission:
         spec["runtimeClassName"] = settings.admission.runtimeClassName
     warnings = (
         *stripped,
+        *_not_annotations(annotations_of(pod)),
         *doors.door_warnings(pod, settings),
         *_policy_warnings(changed, request),
         *_memory_warnings(changed, settings),
@@ -86,16 +88,31 @@ def admit(pod: dict[str, Any], settings: Settings) -> Admission:
     return Admission(pod=pod if changed == pod else changed, warnings=warnings)
 
 
+def admit_workload(workload: dict[str, Any], settings: Settings) -> Admission:
+    """Judge a Deployment, Job… by the Pods that it will make; it is never changed or refused.
+
+    What its Pods are warned of nobody would see, and why they are denied only in an event of their
+    ReplicaSet or Job; so whoever writes the workload is told.
+    """
+    if at(workload, "metadata", "labels", WEBHOOK_LABEL) == WEBHOOK_IGNORE:
+        return Admission(pod=workload, matched=False)
+    template, _ = _template(workload)
+    asks = asks_cards(mapping(template))
+    warnings = [*_not_annotations(annotations_of(workload)), *template_warnings(workload)]
+    if asks:
+        admission = admit(mapping(template), settings)
+        if admission.denial is not None:
+            warnings.append(f"its Pods will be denied: {admission.denial}")
+        warnings += (f"its Pods: {warning}" for warning in admission.warnings)
+    return Admission(pod=workload, warnings=tuple(warnings), matched=asks or bool(warnings))
+
+
 def template_warnings(workload: dict[str, Any]) -> tuple[str, ...]:
     """Sentences about our annotations on a Deployment, Job… that its Pod template lacks.
 
     Its Pods never see them: placement goes by the Pod alone.
     """
-    where = "spec.template"
-    template = at(workload, "spec", "template")
-    if template is None:
-        where = "spec.jobTemplate.spec.template"
-        template = at(workload, "spec", "jobTemplate", "spec", "template")
+    template, where = _template(workload)
     if not asks_cards(mapping(template)):
         return ()
     title = f"{text(at(workload, 'kind'))} {text(at(workload, 'metadata', 'name'))}"
@@ -106,6 +123,25 @@ def template_warnings(workload: dict[str, Any]) -> tuple[str, ...]:
         for key in (*USER_ANNOTATIONS, DOOR, GANG, GANG_SIZE)
         if key in on_workload and key not in on_template
     )
+
+
+def _template(workload: dict[str, Any]) -> tuple[object, str]:
+    """The template of a workload's Pods, and where it stands."""
+    template = at(workload, "spec", "template")
+    if template is not None:
+        return template, "spec.template"
+    where = "spec.jobTemplate.spec.template"
+    return at(workload, "spec", "jobTemplate", "spec", "template"), where
+
+
+def _not_annotations(written: Mapping[str, str]) -> Iterator[str]:
+    """Sentences about amounts that are written as annotations, where nobody reads them."""
+    for key in RESOURCES:
+        if key in written:
+            yield (
+                f"annotation {key} has no effect; write it in resources.limits of the container "
+                "that needs the cards"
+            )
 
 
 def unknown_policies(request: Request) -> Iterator[str]:

@@ -299,6 +299,21 @@ def template_of(**fields: Any) -> Json:
     return document
 
 
+def test_r07_kubectl_shows_what_is_wrong_with_a_deployments_template(jane: Terminal) -> None:
+    template = template_of(gpumem="16Gi")
+    web = controlled("Deployment", "apps", {"replicas": 0}, template)
+    web["metadata"] |= {"name": "misplaced", "annotations": {names.POLICY: "binpack"}}
+
+    said = jane.apply(web)
+
+    assert said == "deployment.apps/misplaced created\n"
+    assert (
+        "Warning: Deployment misplaced: annotation hami.io/gpu-scheduler-policy has no effect on "
+        "its Pods; write it in spec.template.metadata.annotations\n"
+    ) in said.stderr
+    assert "Warning: its Pods will be denied: container app: nvidia.com/gpumem is " in said.stderr
+
+
 @pytest.mark.parametrize(
     ("document", "pods"),
     [

@@ -64,7 +64,7 @@ def call_a_webhook(cp: ControlPlane) -> None:
     webhook.start(lambda argv: cp.start_process("webhook", argv))
     cp.wait("the webhook to be ready", webhook.is_ready, 30)
     administrator = Caller.administrator(cp)
-    (called,) = administrator.ask("GET", CONFIGURATION).body["webhooks"]
+    called, *_ = administrator.ask("GET", CONFIGURATION).body["webhooks"]
     change = {"webhooks": [{**called, "clientConfig": webhook.client_config()}]}
     assert administrator.ask("PATCH", CONFIGURATION, change, content_type=MERGE).ok
 

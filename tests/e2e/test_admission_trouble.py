@@ -141,7 +141,7 @@ def served(stage: Stage) -> bytes:
 
 def bundle_of(stage: Stage) -> bytes:
     """Whom the API server trusts."""
-    (webhook,) = stage.cp.request("GET", CONFIGURATION)["webhooks"]
+    webhook, *_ = stage.cp.request("GET", CONFIGURATION)["webhooks"]
     return base64.b64decode(webhook["clientConfig"]["caBundle"])
 
 
@@ -198,7 +198,7 @@ def test_a_lost_certificate_is_made_again_and_the_configuration_is_left_as_it_is
 def test_a_wrong_authority_is_told_by_kubectl_and_mended(stage: Stage) -> None:
     jane = Terminal(stage.cp, stage.namespace)
     bundle = base64.b64encode(Authority().bundle).decode()
-    (webhook,) = stage.cp.request("GET", CONFIGURATION)["webhooks"]
+    webhook, *_ = stage.cp.request("GET", CONFIGURATION)["webhooks"]
     webhook["clientConfig"]["caBundle"] = bundle
     stage.patch(CONFIGURATION, {"webhooks": [webhook]})
 

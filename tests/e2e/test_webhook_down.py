@@ -29,7 +29,7 @@ def administrator(request: pytest.FixtureRequest) -> Iterator[Caller]:
         cp.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": opted_out}])
         caller = Caller.administrator(cp)
         if request.param == "nobody listens":
-            (webhook,) = caller.ask("GET", CONFIGURATION).body["webhooks"]
+            webhook, *_ = caller.ask("GET", CONFIGURATION).body["webhooks"]
             webhook["clientConfig"] = {"url": f"https://127.0.0.1:{free_port()}/mutate"}
             change = {"webhooks": [webhook]}
             assert caller.ask("PATCH", CONFIGURATION, change, content_type=MERGE).ok

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import build
 import hostile
+from cardwise import names
 from cardwise.admission import admit
 from cardwise.errors import BadBody
 from cardwise.names import ALLOCATED, ALLOCATION_ANNOTATIONS, DEFAULTED, POLICY, RESOURCES
@@ -42,6 +43,51 @@ def stored(pod: Json, **changes: Any) -> Json:
     assert response["allowed"] is True
     after: Json = jsonpatch.apply_patch(pod, patch_of(response))
     return after
+
+
+DEPLOYMENTS = {"group": "apps", "version": "v1", "resource": "deployments"}
+
+
+def deployment(template: Json, annotations: Json | None = None, **metadata: Any) -> Json:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "annotations": annotations or {}, **metadata},
+        "spec": {"template": template},
+    }
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+def test_a_workload_is_warned_of_what_its_pods_are_told(operation: str) -> None:
+    web = deployment(build.pod(gpumem=1000, policy="binpak"), {names.NODE_POLICY: "spread"})
+
+    told, response = ask(review(web, resource=DEPLOYMENTS, operation=operation))
+
+    assert told.result is Result.UNCHANGED
+    assert response["allowed"] is True
+    assert "patch" not in response
+    assert response["warnings"] == [
+        "Deployment web: annotation hami.io/node-scheduler-policy has no effect on its Pods; "
+        "write it in spec.template.metadata.annotations",
+        f'its Pods: {POLICY}: "binpak" is unknown and has no effect; did you mean binpack?',
+    ]
+
+
+def test_a_workload_whose_pods_will_be_denied_is_let_through_with_the_reason() -> None:
+    _, response = ask(review(deployment(build.pod(gpumem="16Gi")), resource=DEPLOYMENTS))
+
+    assert response["allowed"] is True
+    [warning] = response["warnings"]
+    assert warning.startswith("its Pods will be denied: container app: nvidia.com/gpumem is ")
+
+
+def test_an_amount_that_is_written_as_an_annotation_is_told_of() -> None:
+    web = deployment(build.pod(gpus=None), {"nvidia.com/gpumem": "1000"})
+
+    _, response = ask(review(web, resource=DEPLOYMENTS))
+
+    [warning] = response["warnings"]
+    assert warning.startswith("annotation nvidia.com/gpumem has no effect; write it in resources")
 
 
 # Answers ------------------------------------------------------------------------------------------
@@ -115,7 +161,27 @@ def test_a_denial_says_what_to_write_instead() -> None:
         pytest.param(
             {"kind": "Deployment"},
             {"resource": {"group": "apps", "version": "v1", "resource": "deployments"}},
-            id="a Deployment",
+            id="a Deployment without Pods",
+        ),
+        pytest.param(
+            deployment(build.pod(gpus=None), {POLICY: "binpak"}),
+            {"resource": DEPLOYMENTS},
+            id="a Deployment of Pods without cards",
+        ),
+        pytest.param(
+            deployment(build.pod(gpumem="16Gi"), labels={"hami.io/webhook": "ignore"}),
+            {"resource": DEPLOYMENTS},
+            id="a Deployment that opted out",
+        ),
+        pytest.param(
+            deployment(build.pod(gpumem="16Gi")),
+            {"resource": DEPLOYMENTS, "subResource": "scale"},
+            id="the scale of one",
+        ),
+        pytest.param(
+            deployment(build.pod(gpumem="16Gi")),
+            {"resource": DEPLOYMENTS, "operation": "DELETE"},
+            id="the deletion of one",
         ),
         pytest.param(
             build.pod(gpumem="16Gi"),
@@ -336,12 +402,12 @@ def test_a_debug_copy_of_a_completed_pod_is_what_it_was() -> None:
         pytest.param(("x" * 256,) * 16, ["x" * 256] * 16, id="as long as all may be"),
         pytest.param(
             ("x" * 256,) * 17,
-            ["x" * 256] * 15 + ["2 more warnings about this Pod are left out"],
+            ["x" * 256] * 15 + ["2 more warnings are left out"],
             id="longer than all may be",
         ),
         pytest.param(
             ("x" * 100,) * 50,
-            ["x" * 100] * 38 + ["12 more warnings about this Pod are left out"],
+            ["x" * 100] * 38 + ["12 more warnings are left out"],
             id="many short ones",
         ),
     ],

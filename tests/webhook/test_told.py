@@ -8,7 +8,17 @@ import pytest
 
 import build
 from cardwise.admission import admit
-from cardwise.names import DOOR, EXCLUSIVE, GANG, NODE_POLICY, NUMA_BIND, TOPOLOGY, VGPU_MODE
+from cardwise.names import (
+    DOOR,
+    EXCLUSIVE,
+    GANG,
+    GANG_SIZE,
+    NODE_POLICY,
+    NUMA_BIND,
+    RESOURCE_MEMORY,
+    TOPOLOGY,
+    VGPU_MODE,
+)
 from cardwise.settings import Settings, parse
 from cardwise_webhook.review import shown
 
@@ -79,6 +89,9 @@ WARNED: list[tuple[Json, Settings]] = [
     (build.pod(**SHARED, scheduler="other"), GATES),
     (build.pod(**SHARED, annotations={DOOR: "window", GANG: "g"}), Settings()),
     (build.pod(**SHARED, annotations={DOOR: "gates"}), Settings()),
+    (build.pod(**SHARED, annotations={GANG_SIZE: "3"}), GATES),
+    (build.pod(**SHARED, annotations={GANG: "g", GANG_SIZE: "x"}), GATES),
+    (build.pod(**SHARED, annotations={RESOURCE_MEMORY: "1000"}), GATES),
     (spread(build.pod(**SHARED)), GATES),
     (spread(build.pod(**SHARED, annotations={DOOR: "gates"})), BOTH),
 ]

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from cardwise.admission import Admission, admit, json_patch
+from cardwise.admission import Admission, admit, admit_workload, json_patch
 from cardwise.errors import BadBody
 from cardwise.settings import Settings
 from cardwise.wire.fields import at, mapping, quoted, text
@@ -19,6 +19,8 @@ BODY_BYTES = 16 * 1024 * 1024
 """The largest body that is read. A Pod has 3 MiB at most, and JSON may make it longer."""
 _API_VERSION = "admission.k8s.io/v1"
 _KIND = "AdmissionReview"
+WORKLOADS = {"apps": ("deployments", "statefulsets", "daemonsets"), "batch": ("jobs", "cronjobs")}
+"""What makes Pods, by API group."""
 _WARNING_CHARACTERS = 256
 """Of one warning: the API server cuts longer ones once all are too long together."""
 _WARNINGS_CHARACTERS = 4096
@@ -50,8 +52,10 @@ class Question:
 
     uid: str
     """Of the request, not of the Pod."""
-    pod: dict[str, Any] | None
+    pod: dict[str, Any] | None = None
     """The Pod that is to be created; None: the request is about something else."""
+    workload: dict[str, Any] | None = None
+    """The Deployment, Job… that is to be created or changed, by which Pods are made."""
     about: str
     """``namespace/name`` for logs; a name that is still to be made ends in an asterisk."""
 
@@ -77,9 +81,11 @@ def answer(body: bytes, settings: Settings) -> Answer:
         BadBody: one sentence.
     """
     question = asked(body)
-    if question.pod is None:
-        return _told(question, Admission(pod={}, matched=False))
     try:
+        if question.workload is not None:
+            return _told(question, admit_workload(question.workload, settings))
+        if question.pod is None:
+            return _told(question, Admission(pod={}, matched=False))
         return _told(question, admit(question.pod, settings))
     except RecursionError as error:
         raise BadBody(_TOO_DEEP) from error
@@ -104,12 +110,15 @@ def asked(body: bytes) -> Question:
     uid = text(at(request, "uid"))
     if not uid:
         raise BadBody("The review has no request with a uid.")
-    pod = None
-    if _creates_a_pod(request):
-        pod = mapping(at(request, "object"))
-        if not pod:
-            raise BadBody("The request is to create a Pod, and has no object.")
-    return Question(uid=uid, pod=pod, about=_about(request))
+    about = _about(request)
+    if _writes_a_workload(request):
+        return Question(uid=uid, workload=mapping(at(request, "object")), about=about)
+    if not _creates_a_pod(request):
+        return Question(uid=uid, about=about)
+    pod = mapping(at(request, "object"))
+    if not pod:
+        raise BadBody("The request is to create a Pod, and has no object.")
+    return Question(uid=uid, pod=pod, about=about)
 
 
 def _creates_a_pod(request: object) -> bool:
@@ -119,6 +128,16 @@ def _creates_a_pod(request: object) -> bool:
         and at(request, "resource", "group") in ("", None)
         and at(request, "resource", "version") == "v1"
         and at(request, "resource", "resource") == "pods"
+        and not at(request, "subResource")
+    )
+
+
+def _writes_a_workload(request: object) -> bool:
+    """Whether it is about a new or changed Deployment, Job…, and not about a part of one."""
+    resource = at(request, "resource", "resource")
+    return (
+        at(request, "operation") in ("CREATE", "UPDATE")
+        and resource in WORKLOADS.get(text(at(request, "resource", "group")), ())
         and not at(request, "subResource")
     )
 
@@ -175,7 +194,7 @@ def shown(warnings: tuple[str, ...]) -> list[str]:
         if room < 0:
             break
         kept.append(line)
-    return [*kept, f"{len(lines) - len(kept)} more warnings about this Pod are left out"]
+    return [*kept, f"{len(lines) - len(kept)} more warnings are left out"]
 
 
 def _line(sentence: str, most: int) -> str:
