@@ -241,6 +241,7 @@ class EventReason(StrEnum):
     KEPT_BACK = "KeptBack"
     CARD_OVERBOOKED = "CardOverbooked"
     ALLOCATION_MISMATCH = "AllocationMismatch"
+    WEBHOOK_BYPASSED = "WebhookBypassed"
 
 
 class CardEvent(StrEnum):

@@ -7,6 +7,7 @@ from typing import Any
 
 from cardwise.controller.activity import Activity
 from cardwise.controller.binder import Binder
+from cardwise.controller.bypassed import Bypassed
 from cardwise.controller.classes import Classes
 from cardwise.controller.clock import Clock
 from cardwise.controller.decider import Decider
@@ -64,6 +65,7 @@ class Controller:
     binder: Binder = field(init=False)
     scheduler: Scheduler = field(init=False)
     classes: Classes = field(init=False)
+    bypassed: Bypassed = field(init=False)
     metrics: Metrics = field(init=False)
     health: Health = field(init=False)
     watchman: Watchman = field(init=False)
@@ -107,12 +109,15 @@ class Controller:
             clock=self.clock,
         )
         self.classes = Classes(self.cluster, self.teller)
+        self.bypassed = Bypassed(self.teller, self.settings, self.clock)
+        self.mirror.followers.append(self.bypassed)
         self.metrics = Metrics(
             self.ledger,
             repairs=lambda: self.mirror.repairs,
             states=lambda: self.decider.states,
             conflicts=lambda: self.classes.conflicts,
             active=lambda: not self.gate.refusal(),
+            bypassed=lambda: len(self.bypassed),
         )
         self.teller.on_decision = self.metrics.decided
         self.health = Health(self.gate, self.clock, own_pod=self.own_pod)

@@ -9,7 +9,7 @@ from collections import Counter as Count
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -61,6 +61,7 @@ class Metrics:
         states: Callable[[], int] = lambda: 0,
         conflicts: Callable[[], Mapping[str, str]] = dict,
         active: Callable[[], bool] = lambda: True,
+        bypassed: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Make a registry of its own, so that several can live in one process.
@@ -71,6 +72,7 @@ class Metrics:
             states: outcomes that the engine's memo holds.
             conflicts: DeviceClasses that take a resource name of ours.
             active: whether this replica is the one that acts.
+            bypassed: Pods that wait without having passed our admission.
             clock: seconds, for durations.
         """
         self._clock = clock
@@ -100,6 +102,11 @@ class Metrics:
             ["result"],
             registry=self._registry,
         )
+        Gauge(
+            "cardwise_bypassed_pods",
+            "Pods with cards that wait and never passed our admission.",
+            registry=self._registry,
+        ).set_function(bypassed)
         self._registry.register(_LedgerCollector(ledger, repairs, states, conflicts, active))
 
     @contextmanager

@@ -16,7 +16,14 @@ from cardwise.model import (
     Request,
     Signature,
 )
-from cardwise.names import EventReason, NodeReason, Reason, WaitReason
+from cardwise.names import (
+    WEBHOOK_IGNORE,
+    WEBHOOK_LABEL,
+    EventReason,
+    NodeReason,
+    Reason,
+    WaitReason,
+)
 from cardwise.settings import Settings
 from cardwise.wire.account import (
     ClusterSize,
@@ -29,6 +36,11 @@ from cardwise.wire.account import (
 _log = logging.getLogger("cardwise.decisions")
 _NODES_LOGGED = 20
 _QUESTIONS_KNOWN = 256
+_BYPASSED = (
+    "This Pod did not pass Cardwise's admission, so it gets no cards: the webhook was away "
+    f"when it was created, or its namespace is exempt (kube-system, or the label {WEBHOOK_LABEL}: "
+    f"{WEBHOOK_IGNORE}). Create the Pod anew in a namespace that is not."
+)
 _OF_WAITING = (
     EventReason.NEEDS_EXTENDER_DOOR,
     EventReason.GANG_INCOMPLETE,
@@ -147,6 +159,11 @@ class Teller:
         """A DeviceClass takes our resource name: kube-scheduler refuses the Pod by itself."""
         if self._recorder.wants(pod, EventReason.CLASS_TAKES_OUR_RESOURCE):
             self._recorder.post(pod, EventReason.CLASS_TAKES_OUR_RESOURCE, sentence)
+
+    def bypassed(self, pod: PodRef) -> None:
+        """A Pod waits that never passed our admission."""
+        if self._recorder.wants(pod, EventReason.WEBHOOK_BYPASSED):
+            self._recorder.post(pod, EventReason.WEBHOOK_BYPASSED, _BYPASSED)
 
     def _log_refusal(self, decision: Decision, reason: WaitReason, *, news: bool) -> None:
         """At debug level every node, every time; else up to 20 nodes when the reason is new."""
