@@ -9,6 +9,7 @@ cluster of several nodes has ``GPU-n1-g0`` and so on. ``load`` fills cards::
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import build
@@ -182,3 +183,8 @@ def job(kind: str = "Job", *, on_workload: Mapping[str, str], **fields: Any) -> 
             }
         },
     }
+
+
+def days(count: int) -> timedelta:
+    """So many days."""
+    return timedelta(days=count)
