@@ -46,7 +46,7 @@ async def test_r32_a_new_certificate_is_served_without_a_restart(tmp_path: Path)
     No request is lost meanwhile: tests/webhook/test_certs.py, "a stream of requests outlives every
     exchange".
 
-    Red: in webhook/certs.py load the files at the start alone.
+    Red: in webhook/certs.py take new files only while there is no certificate.
     """
     authority, mount = Authority(), Mount(tmp_path / "tls")
     certificate = Certificate(mount.path, Metrics(), unix=lambda: 0.0)
@@ -73,7 +73,7 @@ def test_r33_the_webhook_has_no_business_with_other_pods() -> None:
 
     What the API server makes of it: tests/e2e/test_webhook_down.py, "no other Pod waits".
 
-    Red: in manifests/components/webhook/configuration.yaml leave out ``matchConditions``.
+    Red: in manifests/components/webhook/configuration.yaml take kube-system out of the namespaces.
     """
     for webhook in (PODS, WARNING):
         [named, *_] = webhook["namespaceSelector"]["matchExpressions"]
@@ -122,7 +122,7 @@ def test_r34_a_privileged_container_beside_cards_is_denied(pod: Any, denied: boo
 def test_r35_which_scheduler_is_overwritten(named: str, becomes: str, warned: bool) -> None:
     """The same for every Pod. The setting ``overwriteDefault`` of HAMi has no counterpart.
 
-    Red: in doors.py take every scheduler over.
+    Red: in doors.py take every scheduler for one of ours.
     """
     admission = admit(build.pod(scheduler=named, **SMALL), Settings())
 
@@ -138,9 +138,10 @@ async def test_r37_a_forged_allocation_is_neither_stored_nor_counted() -> None:
 
     That nobody else may write it later, or remove it: tests/e2e/test_guards.py.
 
-    Red: in wire/pods.py read the annotation of every Pod, bound or not.
+    Red: in wire/pins.py let ``pinned_node`` take the annotation hami.io/vgpu-node for the node.
     """
-    forged = build.pod(allocated=FORGED, gpumem=100)
+    node = {"hami.io/vgpu-node": "n1"}
+    forged = build.pod(allocated=FORGED, annotations=node, gpumem=100)
 
     admission = admit(copy.deepcopy(forged), Settings())
     world = await World(*fixtures.t4x1(), forged).load()
@@ -166,7 +167,7 @@ def test_r38_a_made_up_review_has_no_effect(changes: dict[str, Any]) -> None:
     The extender listens at 127.0.0.1 alone (tests/test_manifests.py), the webhook's port has no
     other path (tests/e2e/test_admission_trouble.py).
 
-    Red: in webhook/review.py judge every request as if it created a Pod.
+    Red: in webhook/review.py let ``_creates_a_pod`` not ask for the operation and the subresource.
     """
     [tenant] = load(g0="1/15000/0")
     body = orjson.dumps(review(tenant, **changes))
@@ -181,9 +182,9 @@ def test_r38_a_made_up_review_has_no_effect(changes: dict[str, Any]) -> None:
 def test_r39_what_another_webhook_adds_is_in_the_allocation() -> None:
     """Places are counted in the stored Pod, and being called again changes nothing.
 
-    Red: in wire/defaulting.py don't take back what was added before.
+    Red: in wire/defaulting.py let ``_take_back`` take nothing back.
     """
-    admitted = admit(build.pod(**SMALL), Settings()).pod
+    admitted = admit(build.pod(), Settings()).pod
     injected = copy.deepcopy(admitted)
     injected["spec"]["initContainers"] = [build.container("prepare")]
     injected["spec"]["containers"].append(build.container("mesh"))
@@ -191,13 +192,13 @@ def test_r39_what_another_webhook_adds_is_in_the_allocation() -> None:
     again = admit(injected, Settings()).pod
 
     assert again == injected
-    assert one(*fixtures.t4x1(), injected)["annotation"] == ";GPU-g0,NVIDIA,1000,0:;;"
+    assert one(*fixtures.t4x1(), injected)["annotation"] == ";GPU-g0,NVIDIA,15360,100:;;"
 
 
 def test_r39_a_default_that_is_no_longer_right_is_worked_out_anew() -> None:
     """A whole card was assumed, until another webhook wrote the memory.
 
-    Red: in wire/defaulting.py keep what was added before.
+    Red: in wire/defaulting.py let ``_take_back`` take nothing back.
     """
     admitted = copy.deepcopy(admit(build.pod(), Settings()).pod)
     [container] = admitted["spec"]["containers"]
@@ -215,7 +216,7 @@ async def test_r41_the_configuration_is_written_once() -> None:
 
     The path is fixed, /mutate, in a manifest that anybody can manage.
 
-    Red: in controller/certificates.py let ``next_step`` always end in ``Trust``.
+    Red: in controller/certificates.py let ``next_step`` write the bundle whatever it is.
     """
     cluster = FakeCluster(
         {**copy.deepcopy(CONFIGURATION), "metadata": {"name": WEBHOOK, "namespace": ""}}
@@ -243,7 +244,7 @@ def test_r07_whoever_writes_a_workload_is_told_of_a_misplaced_annotation(
 ) -> None:
     """And of what its Pods are warned of, which nobody else would see.
 
-    Red: in webhook/review.py take Deployments out of ``WORKLOADS``.
+    Red: in webhook/review.py let ``_writes_a_workload`` ask for UPDATE alone.
     """
     template = build.pod(policy="binpak", **SMALL)
     spec: dict[str, Any] = {"template": template}

@@ -6,13 +6,13 @@ import build
 from cardwise.names import Reason
 from controllers import World
 from reports import fixtures
-from reports.fixtures import answer, load, one
+from reports.fixtures import answer, one
 
 
 def test_r24_every_container_has_its_place_in_the_allocation() -> None:
     """In the order of the spec, an empty place spelt one way.
 
-    Red: in wire/allocation.py leave out the segments without cards.
+    Red: in wire/allocation.py write no segment for a container without cards.
     """
     containers = [
         build.container("a"),
@@ -39,7 +39,7 @@ def test_r24_every_container_has_its_place_in_the_allocation() -> None:
 def test_r26_an_init_container_is_no_way_around_the_quota(init: list[fixtures.Json]) -> None:
     """What runs at the same time is summed, whatever ran before.
 
-    Red: in wire/requests.py let the first regular container count as an init container.
+    Red: in engine/usage.py count every container as if it ran alone.
     """
     [node] = fixtures.t4x1()
     both = [build.container(name, gpu=1, gpumem=16000) for name in ("a", "b")]
@@ -74,7 +74,7 @@ def test_r28_what_runs_one_after_the_other_is_not_added() -> None:
 async def test_r28_the_peak_counts_after_the_init_container_has_ended() -> None:
     """It may run again.
 
-    Red: in wire/pods.py drop ordinary init containers once they ended, whatever the setting.
+    Red: in wire/pods.py drop what init containers took once they ended, whatever the setting.
     """
     pod = build.pod(
         init=[build.container("i", gpu=1, gpumem=10000)],
@@ -95,16 +95,20 @@ async def test_r30_a_container_to_debug_with_changes_nothing_of_the_booking() ->
     That the API server lets it in: tests/e2e/test_admission.py, "a container added to a Pod that
     runs changes nothing".
 
-    Red: in wire/containers.py count ``ephemeralContainers`` as containers.
+    Red: in wire/containers.py list ``ephemeralContainers``, too.
     """
-    [tenant] = load(g0="1/1000/0")
+    tenant = build.pod(
+        "t",
+        init=[build.container("i", gpu=1, gpumem=10000)],
+        containers=[build.container("a", gpu=1, gpumem=4000)],
+        node="n1",
+        allocated="GPU-g0,NVIDIA,10000,0:;GPU-g0,NVIDIA,4000,0:;",
+    )
     world = await World(*fixtures.t4x1(), tenant).load()
     tenant["spec"]["ephemeralContainers"] = [build.container("debug", gpu=1)]
     world.cluster.put(tenant)
 
     world.deliver()
 
-    assert world.used() == {"GPU-g0": 1000}
-    assert world.ledger.view("n1").problem is None
-    [one_tenant] = world.ledger.view("n1").tenants
-    assert one_tenant == ("default/g0-0",)
+    assert world.used() == {"GPU-g0": 10000}, "else all of its text would be summed"
+    assert world.ledger.view("n1").tenants == (("default/t",),)

@@ -1,6 +1,5 @@
 """Section A of the field reports: the policy annotation, and which card is chosen."""
 
-import time
 from typing import Any
 
 import pytest
@@ -49,7 +48,7 @@ def test_r01_the_score_comes_before_the_numa_node(
 ) -> None:
     """A NUMA node breaks ties and nothing more.
 
-    Red: in engine/sortkeys.py rank a chain of one name by ``(numa, score, index)``.
+    Red: in policy.py let the keys of a chain of one name begin with ``NUMA``.
     """
     assert got(*fixtures.t4x4(), *load(**loads), build.pod(policy=policy, **SMALL)) == {"p": [want]}
 
@@ -73,7 +72,7 @@ def test_r02_a_misspelt_policy_keeps_the_clusters_default_and_is_told() -> None:
 async def test_r02_a_misspelt_policy_is_told_where_the_webhook_was_passed_by() -> None:
     """The Pod's own events say it, too.
 
-    Red: in controller/service.py leave out ``unknown_policies``.
+    Red: in controller/service.py leave out the call of ``unknown_policies``.
     """
     world = await World(*fixtures.t4x2()).load()
 
@@ -98,7 +97,7 @@ async def test_r02_a_misspelt_policy_is_told_where_the_webhook_was_passed_by() -
 def test_r05_cards_with_one_slot_cannot_be_packed(loads: dict[str, str], want: Any) -> None:
     """The word is about slots, so that nobody looks for the fault in the policy.
 
-    Red: in engine/candidates.py take the check of slots out.
+    Red: in engine/candidates.py take the check of slots out of ``CHECKS``.
     """
     [node] = fixtures.t4x2()
     pod = build.pod(policy="binpack", **SMALL)
@@ -121,7 +120,7 @@ def test_r05_cards_with_one_slot_cannot_be_packed(loads: dict[str, str], want: A
 def test_r06_binpack_and_spread_are_opposites(policy: str, count: int, want: list[str]) -> None:
     """Both from the same idle node.
 
-    Red: in engine/sortkeys.py exchange the signs of the two keys.
+    Red: in engine/sortkeys.py let ``_fullest`` return the score as it is.
     """
     placed = got(*fixtures.t4x2(), *fixtures.pods(count, policy=policy, **SMALL))
 
@@ -144,7 +143,7 @@ def test_r07_an_annotation_beside_the_template_has_no_effect_and_is_told() -> No
 def test_r08_spread_uses_every_card_in_the_order_of_indexes() -> None:
     """Equal Pods on equal cards walk along the node.
 
-    Red: in engine/sortkeys.py let a full tie go to the larger index.
+    Red: in engine/sortkeys.py let ``ranked`` break ties by ``-sight.card.index``.
     """
     placed = got(*fixtures.a8(), *fixtures.pods(8, policy="spread", gpumem=4000))
 
@@ -154,7 +153,7 @@ def test_r08_spread_uses_every_card_in_the_order_of_indexes() -> None:
 def test_r09_mutex_is_about_the_moment_of_placement() -> None:
     """Later ordinary Pods may join; another mutex Pod may not (docs/policies.md says both).
 
-    Red: in engine/candidates.py let ``mutex`` count tenants of mutex Pods alone.
+    Red: in engine/candidates.py let ``_taken`` ask for more than two tenants.
     """
     mutex = {"policy": "mutex", **SMALL}
 
@@ -169,7 +168,7 @@ def test_r09_mutex_is_about_the_moment_of_placement() -> None:
 async def test_r09_a_mutex_pod_that_waits_is_called_as_soon_as_the_card_is_free() -> None:
     """Nobody has to touch it: kube-scheduler is woken when the last tenant is gone.
 
-    Red: in ledger/ledger.py don't set ``grew`` where a booking ends.
+    Red: in ledger/accounts.py don't set ``grew`` where a booking ends.
     """
     tenants = load(g0="2/2000/0")
     world = await World(*fixtures.t4x1(), build.node_object("n1", gpus=10), *tenants).load()
@@ -189,7 +188,7 @@ async def test_r09_a_mutex_pod_that_waits_is_called_as_soon_as_the_card_is_free(
 def test_r09_a_whole_card_and_an_exclusive_one_are_lasting_locks() -> None:
     """What users who mean a lock can write.
 
-    Red: in engine/candidates.py take ``card.exclusive`` out of check 9.
+    Red: in engine/candidates.py let ``_locked`` not ask about ``card.exclusive``.
     """
     lock = build.pod("lock", exclusive="true", **SMALL)
     later = build.pod("later", **SMALL)
@@ -201,7 +200,7 @@ def test_r09_a_whole_card_and_an_exclusive_one_are_lasting_locks() -> None:
 def test_r10_a_card_with_tenants_is_no_matter_of_numa() -> None:
     """The word names what stands in the way, also where numa-bind was asked for.
 
-    Red: in engine/place.py look at NUMA nodes before the cards.
+    Red: in engine/candidates.py take ``_taken`` out of ``CHECKS``.
     """
     pod = build.pod(policy="mutex,numa", numa_bind="true", **SMALL)
 
@@ -213,9 +212,26 @@ def test_r10_a_card_with_tenants_is_no_matter_of_numa() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topology", "policy", "count", "want"),
+    ("links", "topology", "policy", "count", "want"),
     [
         pytest.param(
+            True,
+            "required",
+            "topology-aware",
+            3,
+            ["a0", "a1", "a2"],
+            id="R12 cards of one half are joined",
+        ),
+        pytest.param(
+            True,
+            "preferred",
+            "topology-aware",
+            7,
+            ["a0", "a1", "a2", "a3", "a4", "a5", "a6"],
+            id="R12 more than a half has",
+        ),
+        pytest.param(
+            False,
             "preferred",
             "topology-aware",
             2,
@@ -223,6 +239,7 @@ def test_r10_a_card_with_tenants_is_no_matter_of_numa() -> None:
             id="R12 without links the indexes decide",
         ),
         pytest.param(
+            False,
             "preferred",
             "topology-aware,binpack",
             4,
@@ -230,6 +247,7 @@ def test_r10_a_card_with_tenants_is_no_matter_of_numa() -> None:
             id="R12 without links the sort key decides",
         ),
         pytest.param(
+            False,
             "required",
             "topology-aware",
             2,
@@ -238,28 +256,28 @@ def test_r10_a_card_with_tenants_is_no_matter_of_numa() -> None:
         ),
     ],
 )
-def test_r12_every_card_is_given_once(topology: str, policy: str, count: int, want: Any) -> None:
-    """Links that are missing let no card be taken twice.
+def test_r12_every_card_is_given_once(
+    links: bool, topology: str, policy: str, count: int, want: Any
+) -> None:
+    """With links or without, no card is taken twice.
 
-    Red: in engine/topology.py take sets with repetition (``combinations_with_replacement``).
+    Red: in engine/topology.py let ``found`` name one card for each that was found.
     """
     pod = build.pod(policy=policy, gpus=count, gpumem=4000, topology=topology)
 
-    assert got(*fixtures.a8(links=False), pod) == {"p": want}
+    assert got(*fixtures.a8(links=links), pod) == {"p": want}
 
 
 def test_r12_eight_of_sixteen_cards_are_chosen_in_bounded_time() -> None:
-    """The engine's own bound on steps is what keeps it short; the clock here is generous.
+    """Within the time that a test has; ``make bench`` and tests/engine/test_topology.py have more.
 
-    Red: in engine/topology.py try every order of every set (``permutations``).
+    Red: in engine/topology.py let ``best_set`` walk through all ``permutations`` first.
     """
     node = build.gpunode("n1", 16, links=build.all_links(16, nvlinks=1))
     pod = build.pod(policy="topology-aware", gpus=8, gpumem=1000)
-    began = time.perf_counter()
 
     answer = one(node, pod)
 
-    assert time.perf_counter() - began < 1.0
     assert len(set(fixtures.cards_of(answer))) == 8
 
 
@@ -274,7 +292,7 @@ def test_r12_eight_of_sixteen_cards_are_chosen_in_bounded_time() -> None:
 def test_r15_node_and_card_have_a_policy_each(node_policy: str, policy: str, want: str) -> None:
     """The two annotations do not follow each other.
 
-    Red: in engine/decide.py take ``spread`` from the card's policy.
+    Red: in engine/decide.py take ``spread`` from the keys of the card's policy.
     """
     cluster = [*fixtures.two_nodes(2), *load("n1", several=True, g0="1/1000/0")]
 

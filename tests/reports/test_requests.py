@@ -24,7 +24,7 @@ from reports.fixtures import got, load, one
 def test_r17_an_amount_with_a_unit_is_denied_in_words(gpumem: str, parts: list[str]) -> None:
     """It never becomes a request for nothing, neither at admission nor where that was passed by.
 
-    Red: in quantity.py let ``mebibytes`` divide a binary suffix away.
+    Red: in quantity.py let ``whole`` count a binary suffix as MiB.
     """
     pod = build.pod(gpumem=gpumem)
     full = [*fixtures.t4x1(), *load(g0="1/15360/0")]
@@ -38,7 +38,7 @@ def test_r17_an_amount_with_a_unit_is_denied_in_words(gpumem: str, parts: list[s
 def test_r17_what_the_api_server_makes_of_a_plain_number_is_read() -> None:
     """It stores 1000 as ``1k``.
 
-    Red: in quantity.py read digits alone.
+    Red: in quantity.py leave ``k`` out of ``_POWER_OF_TEN``.
     """
     full = [*fixtures.t4x1(), *load(g0="1/15360/0")]
 
@@ -51,7 +51,7 @@ def test_r17_what_the_api_server_makes_of_a_plain_number_is_read() -> None:
 def test_r18_who_leaves_out_the_memory_is_told_that_it_takes_the_whole_card() -> None:
     """The default is HAMi's, and kubectl says what it means.
 
-    Red: in admission.py let ``_memory_warnings`` yield nothing.
+    Red: in admission.py leave out ``_memory_warnings``.
     """
     answer = one(*fixtures.t4x1(), build.pod("p1"))
 
@@ -137,7 +137,7 @@ GATED = {"gates": ["cardwise.dev/cards"]}
 async def test_r20_who_has_passed_by(pod: fixtures.Json, settings: Settings) -> None:
     """What only admission could have made of it is missing.
 
-    Red: in controller/bypassed.py take a Pod without our gate for one that passed.
+    Red: in controller/bypassed.py take every gate for ours.
     """
     world = await World(*fixtures.t4x1(), pod, settings=settings).load()
 
@@ -168,7 +168,7 @@ async def test_r20_who_has_passed_by(pod: fixtures.Json, settings: Settings) -> 
 async def test_r20_who_has_not_passed_by(pod: fixtures.Json, settings: Settings) -> None:
     """No other Pod is told that it should be created anew.
 
-    Red: in controller/bypassed.py let ``has_bypassed`` not ask about the condition.
+    Red: in controller/bypassed.py let ``_is_refused`` not look at the conditions.
     """
     world = await World(*fixtures.t4x1(), pod, settings=settings).load()
 
@@ -190,7 +190,7 @@ def two_sizes() -> fixtures.Json:
 def test_r21_a_percentage_is_of_the_card_that_is_chosen(card: str, mib: int) -> None:
     """It is booked in MiB.
 
-    Red: in model.py let ``Ask.memory_on`` return ``memory_mib`` alone.
+    Red: in model.py let ``Ask.memory_on`` leave the percentage out.
     """
     pod = build.pod(percent=20, annotations={"nvidia.com/use-gpuuuid": card})
 
@@ -211,7 +211,7 @@ def test_r21_a_percentage_of_0_is_none_so_the_whole_card_is_taken_and_told() -> 
 def test_r23_all_cores_of_a_card_are_given_once() -> None:
     """Neither a third such Pod nor one without cores of its own gets on a card without any left.
 
-    Red: in engine/candidates.py take out check 8; for the last Pod, check 10.
+    Red: in engine/candidates.py take ``_no_cores``, or ``_no_compute``, out of ``CHECKS``.
     """
     whole = {"policy": "binpack", "gpumem": 7000, "gpucores": 100}
 

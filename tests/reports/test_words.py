@@ -19,7 +19,7 @@ async def test_r69_a_job_of_eighty_is_placed_at_once_with_few_writes() -> None:
 
     Seconds on a real control plane: tests/e2e/test_crowd.py.
 
-    Red: in controller/binder.py hold a lock over the Binding.
+    Red: in controller/binder.py hold one lock around every Binding.
     """
     [node] = fixtures.a8()
     pods = fixtures.pods(EIGHTY, gpumem=4000)
@@ -46,7 +46,7 @@ async def test_r69_a_job_of_eighty_is_placed_at_once_with_few_writes() -> None:
 async def test_r72_events_are_few_and_in_nobodys_way() -> None:
     """Five hundred Pods that wait ten minutes, asked about once a minute.
 
-    Red: in controller/recorder.py write each event at once.
+    Red: in controller/recorder.py let a thousand events a second be written.
     """
     waiting = fixtures.pods(500, gpumem=15000)
     world = await World(
@@ -79,7 +79,8 @@ async def test_r72_events_are_few_and_in_nobodys_way() -> None:
 async def test_r74_one_event_says_why_node_by_node() -> None:
     """Stable words with counts, the numbers and the holders; a node without GPU is no news.
 
-    Red: in engine/decide.py count ``NodeHasNoCards`` like any other word.
+    Red: in engine/decide.py count ``NodeHasNoCards`` like any other word; in wire/account.py tell
+    of it.
     """
     cards = [build.card(0, uuid=f"GPU-n{number}", healthy=number != 2) for number in (1, 2, 3)]
     nodes = [build.gpunode(f"n{number}", [card]) for number, card in enumerate(cards, start=1)]
@@ -119,7 +120,7 @@ async def test_r76_who_may_preempt_is_told_that_a_shortage_of_cards_never_does(
 ) -> None:
     """And kube-scheduler is left no node where preemption of others would not help.
 
-    Red: in controller/teller.py pass ``preemption_note=False``.
+    Red: in controller/teller.py leave out ``preemption_note``.
     """
     world = await World(*fixtures.t4x2(), *load(g0="1/15000/0", g1="1/2000/0")).load()
     pod = build.pod(gpumem=14000, pod_priority=priority)
@@ -136,7 +137,7 @@ async def test_r76_who_may_preempt_is_told_that_a_shortage_of_cards_never_does(
 async def test_r81_scattered_memory_is_told_in_numbers() -> None:
     """The largest free block and the sum, with who holds the cards.
 
-    Red: in wire/cards_told.py leave out the total.
+    Red: in wire/cards_told.py leave the total out of ``_memory``.
     """
     world = await World(*fixtures.t4x2(), *load(g0="1/8000/0", g1="1/8000/0")).load()
 
@@ -200,7 +201,7 @@ async def test_r74_a_pod_that_can_never_fit_is_told_so_first(
 async def test_r74_a_pod_that_may_fit_later_is_not_told_that_it_never_will() -> None:
     """Tenants may leave, a card may get well, and a new node may come.
 
-    Red: in engine/idle.py leave the cards as they are used.
+    Red: in engine/idle.py look at the cards as they are used.
     """
     [node] = fixtures.t4x2()
     ill = fixtures.changed(node, card=1, healthy=False)
