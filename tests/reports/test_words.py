@@ -79,8 +79,7 @@ async def test_r72_events_are_few_and_in_nobodys_way() -> None:
 async def test_r74_one_event_says_why_node_by_node() -> None:
     """Stable words with counts, the numbers and the holders; a node without GPU is no news.
 
-    Red: in engine/decide.py count ``NodeHasNoCards`` like any other word; in wire/account.py tell
-    of it.
+    Red: in wire/account.py tell of nodes with ``NodeHasNoCards``, too.
     """
     cards = [build.card(0, uuid=f"GPU-n{number}", healthy=number != 2) for number in (1, 2, 3)]
     nodes = [build.gpunode(f"n{number}", [card]) for number, card in enumerate(cards, start=1)]
