@@ -35,7 +35,8 @@ from cardwise.wire.account import (
 
 _log = logging.getLogger("cardwise.decisions")
 _NODES_LOGGED = 20
-_QUESTIONS_KNOWN = 256
+_QUESTIONS_KNOWN = 16
+"""A question may name ten thousand cards, so few are kept."""
 _BYPASSED = (
     "This Pod did not pass Cardwise's admission, so it gets no cards: the webhook was away "
     f"when it was created, or its namespace is exempt (kube-system, or the label {WEBHOOK_LABEL}: "
@@ -200,10 +201,12 @@ class Teller:
     def _hopeless(self, signature: Signature) -> Reason | None:
         """Why a Pod would fit nowhere even without tenants, until what is offered changes."""
         offers, known = self._hopeless_known
-        if offers != self._ledger.offers or len(known) >= _QUESTIONS_KNOWN:
+        if offers != self._ledger.offers:
             known = {}
             self._hopeless_known = self._ledger.offers, known
         if signature not in known:
+            while len(known) >= _QUESTIONS_KNOWN:
+                del known[next(iter(known))]
             names = self._ledger.gpunode_names()
             known[signature] = hopeless(signature, self._ledger.views(names))
         return known[signature]

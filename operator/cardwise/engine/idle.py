@@ -4,8 +4,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from cardwise.engine.decide import answer, leading_word
-from cardwise.model import NodeState, NodeView, Outcome, Signature
+from cardwise.model import NodeState, NodeView, Signature
 from cardwise.names import Reason
+
+_Key = tuple[object, ...]
 
 
 def hopeless(signature: Signature, views: Iterable[NodeView]) -> Reason | None:
@@ -18,18 +20,30 @@ def hopeless(signature: Signature, views: Iterable[NodeView]) -> Reason | None:
         signature: what the Pod asks.
         views: all nodes, candidates or not; equal ones cost one evaluation.
     """
-    outcomes: dict[tuple[NodeState, tuple[str, ...]], Outcome] = {}
+    words: dict[_Key, Reason | None] = {}
     for view in views:
         if not view.state.cards:
             continue
-        state = _idle(view.state)
-        key = state, view.uuids if signature.names_uuids else ()
-        if key not in outcomes:
-            empty = replace(view, state=state, problem=None)
-            outcomes[key] = outcome = answer(signature, empty, {}, None)
+        if signature.use_uuids and signature.use_uuids.isdisjoint(view.uuids):
+            words[()] = Reason.CARD_UUID
+            continue
+        key = (_offer(view.state), view.uuids if signature.names_uuids else ())
+        if key not in words:
+            empty = replace(view, state=_idle(view.state), problem=None)
+            outcome = answer(signature, empty, {}, None)
             if outcome.picks is not None:
                 return None
-    return leading_word(outcome.reason for outcome in outcomes.values())
+            words[key] = outcome.reason
+    return leading_word(words.values())
+
+
+def _offer(state: NodeState) -> _Key:
+    """What a node offers, whoever uses it: far cheaper to compare than its idle state."""
+    cards = state.cards
+    return (
+        *((c.index, c.model, c.memory_mib, c.cores, c.slots, c.numa, c.mode) for c in cards),
+        state.links,
+    )
 
 
 def _idle(state: NodeState) -> NodeState:
