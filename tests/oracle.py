@@ -60,6 +60,7 @@ TABLE = (
     "NodeNotReported",
     "NodeHasNoCards",
     "NodeHasUnreadableAllocation",
+    "NodeRejectsPods",
 )
 """Section 3's table, each word at its (last) row."""
 EARLY = TABLE[:4]

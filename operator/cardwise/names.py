@@ -115,6 +115,10 @@ MANAGER_CONTROLLER = "cardwise-controller"
 AGENT_DAEMONSET = "cardwise-agent"
 CONDITION_READY = "Ready"
 CONDITION_TOPOLOGY = "TopologyKnown"
+CONDITION_MEMORY_UNKNOWN = "MemoryUnknown"
+"""There only while it holds."""
+CONDITION_OWNER_CONFLICT = "ResourceOwnerConflict"
+"""Likewise, and the controller's: two device plugins write one Node's ``nvidia.com/gpu``."""
 
 ANNOTATION_BYTES_AT_BIND = 250 * 1024
 """Above 256 KiB of annotations every later status update of a Pod fails, so /bind stops before."""
@@ -177,6 +181,7 @@ class Reason(StrEnum):
     NODE_HAS_NO_CARDS = "NodeHasNoCards"
     NODE_HANDING_OVER = "NodeHandingOver"
     NODE_UNREADABLE = "NodeHasUnreadableAllocation"
+    NODE_REJECTS_PODS = "NodeRejectsPods"
     INVALID_REQUEST = "InvalidGPURequest"
 
     @property
@@ -253,6 +258,17 @@ class CardEvent(StrEnum):
     """The driver lists it no more."""
     DRIVER_FAILED = "DriverFailed"
     DRIVER_ANSWERS = "DriverAnswers"
+    MEMORY_UNKNOWN = "MemoryUnknown"
+    """The driver can't tell how much memory a card has, and nobody has said it."""
+
+
+class NodeEvent(StrEnum):
+    """Reasons of the controller's events on a Node."""
+
+    REJECTS_PODS = "NodeRejectsPods"
+    """The same word as that of the Pods which wait for it."""
+    TAKES_PODS = "NodeTakesPods"
+    OWNER_CONFLICT = "ResourceOwnerConflict"
 
 
 WaitReason: TypeAlias = Reason | NodeReason | EventReason

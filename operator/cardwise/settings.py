@@ -53,6 +53,19 @@ class Gates(_Section, frozen=True):
     """False: such a Pod is told of, and stays."""
 
 
+class Rejections(_Section, frozen=True):
+    """When a node is closed for a while because kubelet there rejects Pods."""
+
+    limit: int = 5
+    """Pods that the node itself is to blame for, with none started in between; 0: never."""
+    withinSeconds: int = 60  # noqa: N815
+    """In which they come."""
+    closedSeconds: int = 60  # noqa: N815
+    """For how long it is closed then; twice as long each time after that, ..."""
+    longestClosedSeconds: int = 900  # noqa: N815
+    """... but no longer than this."""
+
+
 class Events(_Section, frozen=True):
     """What events may tell."""
 
@@ -106,6 +119,7 @@ class Settings(_Section, frozen=True):
 
     scheduling: Scheduling = Scheduling()
     gates: Gates = Gates()
+    rejections: Rejections = Rejections()
     events: Events = Events()
     defaults: Defaults = Defaults()
     admission: Admission = Admission()
@@ -137,6 +151,10 @@ def _check_values(settings: Settings) -> None:
         ("defaults.cores", settings.defaults.cores, 0),
         ("defaults.gpuCount", settings.defaults.gpuCount, 0),
         ("gates.refusedSeconds", settings.gates.refusedSeconds, 1),
+        ("rejections.limit", settings.rejections.limit, 0),
+        ("rejections.withinSeconds", settings.rejections.withinSeconds, 1),
+        ("rejections.closedSeconds", settings.rejections.closedSeconds, 1),
+        ("rejections.longestClosedSeconds", settings.rejections.longestClosedSeconds, 1),
         ("agent.slotsPerCard", settings.agent.slotsPerCard, 1),
         ("agent.reportSeconds", settings.agent.reportSeconds, 1),
     ]

@@ -563,7 +563,7 @@ def _listed(document: Json) -> Json:
 
 def _about(event: Json) -> str:
     regarding = event["regarding"]
-    return f"{regarding['namespace']}/{regarding['name']}"
+    return f"{regarding.get('namespace', '')}/{regarding['name']}"
 
 
 def is_finished(pod: Json) -> bool:

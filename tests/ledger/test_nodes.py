@@ -333,6 +333,7 @@ def test_what_closed_a_node_is_not_remembered_by_its_view() -> None:
         ),
         pytest.param(lambda it: it.book(pod("q"), booking("n1", "a")), id="a tenant"),
         pytest.param(lambda it: it.mark_unreadable(pod("q"), "bad"), id="a garbled Pod"),
+        pytest.param(lambda it: it.set_rejects("bad"), id="rejected Pods"),
     ],
 )
 def test_a_node_of_which_anything_is_known_is_not_empty(step: object) -> None:
@@ -340,3 +341,36 @@ def test_a_node_of_which_anything_is_known_is_not_empty(step: object) -> None:
     assert node.is_empty
     step(node)  # type: ignore[operator]
     assert not node.is_empty
+
+
+def test_a_closed_node_says_why_and_is_as_before_when_it_opens() -> None:
+    node = account(None, booking("n1", "a"))
+    before = seen(node)
+    node.set_rejects("kubelet rejects")
+    assert (seen(node).problem, seen(node).problem_detail) == (
+        Reason.NODE_REJECTS_PODS,
+        "kubelet rejects",
+    )
+    node.set_rejects("")
+    assert seen(node) == before
+
+
+def test_a_node_that_was_started_again_waits_for_its_agent() -> None:
+    node = account()
+    node.set_node(offers_cards=True, cordoned=frozenset(), boot_id="1")
+    assert not node.set_node(offers_cards=True, cordoned=frozenset(), boot_id="1")
+    assert not node.set_node(offers_cards=True, cordoned=frozenset()), "a Node that says nothing"
+    assert node.set_node(offers_cards=True, cordoned=frozenset(), boot_id="2")
+    assert seen(node).problem is Reason.NODE_NOT_REPORTED
+    assert node.set_report(report(cordoned=frozenset({"a"})), 5.0)
+    assert seen(node).problem is Reason.NODE_NOT_REPORTED, "no heartbeat"
+    assert node.set_report(report(beat="2"), 6.0)
+    assert seen(node).problem is None
+
+
+def test_the_start_of_a_node_without_a_report_closes_nothing_later() -> None:
+    node = NodeAccount("n1")
+    node.set_node(offers_cards=True, cordoned=frozenset(), boot_id="1")
+    node.set_node(offers_cards=True, cordoned=frozenset(), boot_id="2")
+    node.set_report(report(), 1.0)
+    assert seen(node).problem is None

@@ -115,7 +115,16 @@ def gangs_are_placed_all_or_none(model: "Model") -> None:
             model.tally.quiet["gangs whole" if count else "gangs waiting"] += 1
 
 
-_LASTING = {"run": 8, "_renew": 1, "tick": 1, "audit": 1, "beat": 1, "tell_again": 1} | {
+_LASTING = {
+    "run": 10,
+    "_ask": 1,
+    "_tick": 1,
+    "_renew": 1,
+    "tick": 1,
+    "audit": 1,
+    "beat": 1,
+    "tell_again": 1,
+} | {
     "_write_waiting": 1,
     "_write_urgent": 1,
     "later": 9,

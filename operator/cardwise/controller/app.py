@@ -17,7 +17,10 @@ from cardwise.controller.gates.assembly import Gates
 from cardwise.controller.keeper import CertificateKeeper
 from cardwise.controller.metrics import Metrics
 from cardwise.controller.mirror import Mirror
+from cardwise.controller.nodenotes import NodeNotes
+from cardwise.controller.owners import Owners
 from cardwise.controller.recorder import Recorder
+from cardwise.controller.rejected import RejectedPods
 from cardwise.controller.service import Scheduler
 from cardwise.controller.teller import Teller
 from cardwise.controller.tenure import Tenure
@@ -69,6 +72,8 @@ class Controller:
     metrics: Metrics = field(init=False)
     health: Health = field(init=False)
     watchman: Watchman = field(init=False)
+    rejected: RejectedPods = field(init=False)
+    owners: Owners = field(init=False)
     usage: UsageWriter = field(init=False)
     activity: Activity | None = field(init=False)
     gates: Gates | None = field(init=False)
@@ -130,8 +135,12 @@ class Controller:
             changed=self._look,
             classes=self.classes,
         )
+        notes = NodeNotes(self.cluster, self.gate, self.clock, self.instance)
+        self.rejected = self._rejected(notes)
+        self.owners = Owners(self.ledger, self.clock, notes)
+        self.mirror.followers += [self.rejected, self.owners]
         self.gates = self._gates() if Door.GATES in self.doors else None
-        self.usage = UsageWriter(self.ledger, self.cluster, self.gate)
+        self.usage = UsageWriter(self.ledger, self.cluster, self.gate, self.owners.conditions)
         self.activity = self._activity(tenure, self.election)
         self.elector = self._elector(self.election)
 
@@ -139,6 +148,17 @@ class Controller:
     def doors(self) -> tuple[Door, ...]:
         """The doors that are installed."""
         return installed_doors(self.settings)
+
+    def _rejected(self, notes: NodeNotes) -> RejectedPods:
+        return RejectedPods(
+            cluster=self.cluster,
+            ledger=self.ledger,
+            clock=self.clock,
+            settings=self.settings.rejections,
+            notes=notes,
+            counted=self.metrics.rejected,
+            changed=self._look,
+        )
 
     def _gates(self) -> Gates:
         return Gates(
@@ -204,6 +224,8 @@ class Controller:
             self.watchman.tick(),
             self.recorder.run(),
             self.usage.run(),
+            self.rejected.run(),
+            self.owners.run(),
         ]
         if Door.EXTENDER in self.doors:
             running.append(self.waker.run())

@@ -107,6 +107,12 @@ class Metrics:
             "Pods with cards that wait and never passed our admission.",
             registry=self._registry,
         ).set_function(bypassed)
+        self._rejected = Counter(
+            "cardwise_pods_rejected_total",
+            "Pods with cards that kubelet rejected on the node they were given, by its reason.",
+            ["node", "reason"],
+            registry=self._registry,
+        )
         self._registry.register(_LedgerCollector(ledger, repairs, states, conflicts, active))
 
     @contextmanager
@@ -128,6 +134,10 @@ class Metrics:
     def evicted(self, result: str) -> None:
         """Count a try to evict a Pod."""
         self._evictions.labels(result).inc()
+
+    def rejected(self, node: str, reason: str) -> None:
+        """Count a Pod that kubelet rejected."""
+        self._rejected.labels(node, reason).inc()
 
     def render(self) -> bytes:
         """All metrics, as Prometheus reads them."""

@@ -271,6 +271,7 @@ class Mirror:
             name,
             offers_cards=gpunodes.offers_cards(document),
             cordoned=gpunodes.cordoned_by_annotation(document),
+            boot_id=text(at(document, "status", "nodeInfo", "bootID")),
         )
 
     def _take_quota(self, document: Json, *, deleted: bool = False) -> None:

@@ -5,11 +5,13 @@ Slowly, and only what changed: it is nobody's input, and must not crowd out Bind
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cardwise.controller.gate import Gate
 from cardwise.errors import ApiError
 from cardwise.ledger import Ledger
+from cardwise.model import Condition
 from cardwise.names import MANAGER_CONTROLLER
 from cardwise.ports import Cluster
 from cardwise.wire.gpunodes import usage_of
@@ -22,7 +24,22 @@ _A_ROUND = 5
 class UsageWriter:
     """Writes ``status.usage`` and ``status.summary``."""
 
-    def __init__(self, ledger: Ledger, cluster: Cluster, gate: Gate) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        cluster: Cluster,
+        gate: Gate,
+        conditions: Callable[[str], Sequence[Condition]] = lambda _node: (),
+    ) -> None:
+        """Write nothing yet.
+
+        Args:
+            ledger: who uses what.
+            cluster: where it is written.
+            gate: a passive replica writes nothing.
+            conditions: what the controller has to say of a node, beside its agent.
+        """
+        self._conditions = conditions
         self._ledger = ledger
         self._cluster = cluster
         self._gate = gate
@@ -60,7 +77,7 @@ class UsageWriter:
         if account is None or account.report is None:
             self._written.pop(name, None)
             return
-        status = usage_of(account.report, account.uses(), account.tenants())
+        status = usage_of(account.report, account.uses(), account.tenants(), self._conditions(name))
         if self._written.get(name) == status:
             return
         try:

@@ -53,11 +53,13 @@ class Accounts:
             self.offers += 1
             self._forget_if_empty(account)
 
-    def apply_node(self, name: str, *, offers_cards: bool, cordoned: frozenset[str]) -> None:
-        """Take what a Node object says of cards."""
+    def apply_node(
+        self, name: str, *, offers_cards: bool, cordoned: frozenset[str], boot_id: str = ""
+    ) -> None:
+        """Take what a Node object says of cards, and of its machine's last start."""
         account = self._account(name)
         before = account.view(self._states)
-        if account.set_node(offers_cards=offers_cards, cordoned=cordoned):
+        if account.set_node(offers_cards=offers_cards, cordoned=cordoned, boot_id=boot_id):
             self._compare(before, account)
         self._forget_if_empty(account)
 
@@ -83,6 +85,18 @@ class Accounts:
         for account in silent:
             account.set_stale()
         return [account.name for account in silent]
+
+    def close_node(self, name: str, why: str) -> None:
+        """Send no Pod to a node where kubelet rejects them, until `open_node`."""
+        self._account(name).set_rejects(why)
+
+    def open_node(self, name: str) -> None:
+        """Send Pods there again."""
+        if (account := self._nodes.get(name)) is not None and account.rejects:
+            before = account.view(self._states)
+            account.set_rejects("")
+            self._compare(before, account)
+            self._forget_if_empty(account)
 
     def excuse_reports(self, seconds: float, now: float) -> None:
         """Make every report younger by what the watch was silent: nobody can say who reported."""

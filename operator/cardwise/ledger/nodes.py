@@ -40,6 +40,12 @@ class NodeAccount:
         self.report_seen = 0.0
         """When ``reported_at`` was last seen to change, in the caller's monotonic seconds."""
         self.offers_cards = False
+        self.boot_id = ""
+        """Of the Node as it was seen last: another one, and the machine was started again."""
+        self.rebooted = False
+        """It was, and its agent has not reported since."""
+        self.rejects = ""
+        """Why no Pod is sent there for a while; empty where they are."""
         self.cordoned: frozenset[str] = frozenset()
         """By HAMi's annotation on the Node."""
         self._bookings: dict[str, tuple[PodRef, Booking]] = {}
@@ -58,17 +64,23 @@ class NodeAccount:
         beats = report is not None and (known is None or known.reported_at != report.reported_at)
         if beats:
             self.report_seen = now
-        woke = self.stale and (beats or report is None)
+        woke = (self.stale or self.rebooted) and (beats or report is None)
         if woke:
-            self.stale = False
+            self.stale = self.rebooted = False
         if _same_offer(known, report) and not woke:
             return False
         self._count_all()
         return True
 
-    def set_node(self, *, offers_cards: bool, cordoned: frozenset[str]) -> bool:
+    def set_node(self, *, offers_cards: bool, cordoned: frozenset[str], boot_id: str = "") -> bool:
         """Take what the Node object says; True when placement may see a difference."""
-        if (offers_cards, cordoned) == (self.offers_cards, self.cordoned):
+        restarted = bool(boot_id and self.boot_id and boot_id != self.boot_id)
+        self.boot_id = boot_id or self.boot_id
+        # Until the agent speaks again, kubelet would fail every Pod with cards for good.
+        restarted = restarted and self.report is not None and not self.rebooted
+        if restarted:
+            self.rebooted = True
+        if not restarted and (offers_cards, cordoned) == (self.offers_cards, self.cordoned):
             return False
         self.offers_cards, self.cordoned = offers_cards, cordoned
         self._spoil()
@@ -77,6 +89,11 @@ class NodeAccount:
     def set_stale(self) -> None:
         """The report is too old to be trusted."""
         self.stale = True
+        self._spoil()
+
+    def set_rejects(self, why: str) -> None:
+        """Close the node because kubelet there rejects Pods; empty opens it."""
+        self.rejects = why
         self._spoil()
 
     # Tenants --------------------------------------------------------------------------------------
@@ -123,7 +140,12 @@ class NodeAccount:
     def is_empty(self) -> bool:
         """Whether nothing is known of the node any more."""
         return not (
-            self.report or self.offers_cards or self.cordoned or self._bookings or self._unreadable
+            self.report
+            or self.offers_cards
+            or self.cordoned
+            or self.rejects
+            or self._bookings
+            or self._unreadable
         )
 
     def bookings(self) -> Iterator[tuple[PodRef, Booking]]:
@@ -225,9 +247,17 @@ class NodeAccount:
             return Reason.NODE_HAS_NO_CARDS, ""
         if self.stale:
             return Reason.NODE_NOT_REPORTED, "its GPUNode is stale: the agent stopped reporting"
+        if self.rebooted:
+            return Reason.NODE_NOT_REPORTED, "it was started again, and its agent not yet"
+        return self._closed(without)
+
+    def _closed(self, without: Collection[str]) -> tuple[Reason | None, str]:
+        """Why a node whose agent reports takes no Pod all the same, and what it means."""
         for uid, (pod, why) in sorted(self._unreadable.items()):
             if uid not in without:
                 return Reason.NODE_UNREADABLE, f"Pod {pod}: {why}"
+        if self.rejects:
+            return Reason.NODE_REJECTS_PODS, self.rejects
         if self.by_hami and not self._handing <= set(without):
             return Reason.NODE_HANDING_OVER, "HAMi hands another Pod its cards, one at a time"
         return None, ""

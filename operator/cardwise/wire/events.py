@@ -46,18 +46,34 @@ def event_body(
 
 
 def node_event_body(
-    node: str, *, warning: bool, reason: str, note: str, when: str, serial: int
+    node: str,
+    *,
+    warning: bool,
+    reason: str,
+    note: str,
+    when: str,
+    serial: int,
+    controller: str = "",
 ) -> dict[str, Any]:
-    """Make an agent's event on its Node; the arguments are those of ``event_body``.
+    """Make an event on a Node, of its agent's; the arguments are those of ``event_body``.
 
     Its ``uid`` is the node's name, as in kubelet's own events: kubectl looks for both.
+
+    Args:
+        node: whom it is about.
+        warning: its type: Warning, or Normal.
+        reason: one word.
+        note: what people read.
+        when: RFC 3339 with microseconds, in UTC.
+        serial: tells this event from others on the same Node.
+        controller: which controller says so, where it is not the node's agent.
     """
     return {
         **_event(warning=warning, reason=reason, note=note, when=when),
         "metadata": _metadata(_OF_NODES, node, serial),
-        "reportingController": _AGENT,
-        "reportingInstance": node[:128],
-        "action": "Probing",
+        "reportingController": _CONTROLLER if controller else _AGENT,
+        "reportingInstance": (controller or node)[:128],
+        "action": "Scheduling" if controller else "Probing",
         "regarding": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
     }
 

@@ -290,7 +290,10 @@ def document_of(
 
 
 def usage_of(
-    node: GPUNode, uses: Mapping[str, CardUse], tenants: Mapping[str, Sequence[str]]
+    node: GPUNode,
+    uses: Mapping[str, CardUse],
+    tenants: Mapping[str, Sequence[str]],
+    conditions: Sequence[Condition] = (),
 ) -> Json:
     """The controller's part of the status: who uses what, and the printed columns.
 
@@ -298,6 +301,7 @@ def usage_of(
         node: what its agent reports.
         uses: by UUID, what is used of a card; a card that is not named is idle.
         tenants: by UUID, ``namespace/name`` of the Pods on a card.
+        conditions: what the controller says of the node; its agent's are not touched.
 
     A used card that the node no longer reports is listed too, after the others: its tenants are
     still there (policy.md section 9). The summary counts reported cards only.
@@ -306,7 +310,7 @@ def usage_of(
     gone = sorted({*uses, *tenants}.difference(reported))
     used = [uses.get(uuid, NO_USE) for uuid in reported]
     models = dict.fromkeys(card.model for card in node.cards if card.model)
-    return {
+    status: Json = {
         "usage": [
             {
                 "uuid": uuid,
@@ -326,6 +330,9 @@ def usage_of(
             f"/{sum(card.memory_mib for card in node.cards)}",
         },
     }
+    if conditions:
+        status["conditions"] = [_condition_json(condition) for condition in conditions]
+    return status
 
 
 def _card_json(card: Card) -> Json:
