@@ -92,7 +92,10 @@ class GPUNodeStore(Protocol):
         ...
 
     async def create(self, name: str) -> None:
-        """Make an empty GPUNode that goes when its Node goes; one that is there already is fine."""
+        """Make an empty GPUNode that goes when its Node goes; one that is there already is fine.
+
+        Where there is no such Node, none is made.
+        """
         ...
 
     async def apply_status(

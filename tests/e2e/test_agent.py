@@ -69,6 +69,7 @@ def cards(cp: ControlPlane, node: str) -> list[tuple[str, int, bool]]:
 
 def test_an_agent_publishes_follows_and_mends_its_gpunode(cp: ControlPlane, tmp_path: Path) -> None:
     profile = tmp_path / "profile.yaml"
+    cp.add_node("n1")
     start(cp, "n1", profile)
     fresh = [("GPU-a", 15360, True), ("GPU-b", 15360, True)]
 

@@ -267,6 +267,9 @@ async def test_agent_and_controller_write_beside_each_other(cp: ControlPlane) ->
         assert await store.get("both") is None
         assert await store.apply_status("both", {}, MANAGER_AGENT) is None
         await store.create("both")
+        assert await store.get("both") is None, "it would outlive its Node, which is not there"
+        add_node(cp, "both")
+        await store.create("both")
         await store.create("both")
         await store.apply_status("both", report_of(node, driver_version="1"), MANAGER_AGENT)
         await store.apply_status("both", usage_of(node, {}, {}), MANAGER_CONTROLLER)
@@ -284,10 +287,13 @@ async def test_agent_and_controller_write_beside_each_other(cp: ControlPlane) ->
     assert after["status"]["summary"]["cards"] == 2
 
 
+def add_node(cp: ControlPlane, name: str) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    cp.request("POST", "/api/v1/nodes", node)
+
+
 async def test_a_gpunode_belongs_to_its_node(cp: ControlPlane) -> None:
-    cp.request(
-        "POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "owned"}}
-    )
+    add_node(cp, "owned")
     client = await connect(str(cp.admin_kubeconfig))
     try:
         await KubeGPUNodes(client).create("owned")

@@ -19,6 +19,8 @@ class FakeGPUNodes:
 
     def __init__(self, *documents: Json) -> None:
         self.documents = {document["metadata"]["name"]: document for document in documents}
+        self.has_node = True
+        """Whether the Node of the one that is to be made is there."""
         self.calls: list[str] = []
         self.applied: list[Json] = []
         self.failures: list[ApiError] = []
@@ -35,7 +37,7 @@ class FakeGPUNodes:
 
     async def create(self, name: str) -> None:
         self._called("create")
-        if name not in self.documents:
+        if name not in self.documents and self.has_node:
             self.documents[name] = {"metadata": {"name": name}}
             self._changed(name)
 

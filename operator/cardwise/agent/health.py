@@ -51,6 +51,7 @@ _SENTENCES = {
     CardEvent.GONE: "is listed no more; its tenants stay counted until they end",
     CardEvent.DRIVER_FAILED: "fails, and the node's cards are not offered",
     CardEvent.DRIVER_ANSWERS: "answers again",
+    CardEvent.MEMORY_UNKNOWN: "does not tell the memory of every card",
 }
 
 

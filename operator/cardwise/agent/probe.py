@@ -44,7 +44,11 @@ def probe(name: str, readings: Readings, agent: Agent, overrides: NodeOverrides)
     return Report(
         node=GPUNode(name=name, cards=cards, links=links),
         driver_version=readings.driver_version,
-        conditions=(_ready(cards, readings.troubles), _topology(links, readings.doubts)),
+        conditions=(
+            _ready(cards, readings.troubles),
+            _topology(links, readings.doubts),
+            *_memory_unknown(name, cards),
+        ),
         oversold=(overrides.memory_scaling or agent.memoryScaling) > 1,
     )
 
@@ -161,6 +165,25 @@ def _ready(cards: tuple[Card, ...], troubles: tuple[str, ...]) -> Condition:
         holds=bool(cards),
         reason=reason,
         message=_cut("; ".join([said, *closed, *troubles])),
+    )
+
+
+def _memory_unknown(name: str, cards: tuple[Card, ...]) -> tuple[Condition, ...]:
+    """A condition of its own while it holds: the cure is one command, and nobody would guess it."""
+    silent = [f"card {card.index}" for card in cards if card.unhealthy_reason == _MEMORY_UNKNOWN]
+    if not silent:
+        return ()
+    return (
+        Condition(
+            type=names.CONDITION_MEMORY_UNKNOWN,
+            holds=True,
+            reason="DriverDoesNotTell",
+            message=_cut(
+                f"{', '.join(silent)}: set the MiB of a card, e.g."
+                f" kubectl patch {names.GPUNODE_KIND} {name} --type=merge"
+                ' -p \'{"spec": {"memoryMiB": 131072}}\''
+            ),
+        ),
     )
 
 

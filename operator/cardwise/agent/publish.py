@@ -16,6 +16,7 @@ from cardwise.agent.health import Change, Health
 from cardwise.agent.probe import Report, dated, failed, probe, told
 from cardwise.errors import ApiError, BadGPUNode, NvmlUnavailable
 from cardwise.model import Condition, NodeOverrides
+from cardwise.names import CardEvent
 from cardwise.ports import GPUNodeStore, Readings
 from cardwise.settings import Agent
 from cardwise.wire.gpunodes import conditions_of, overrides_of, report_of, version_of
@@ -26,6 +27,9 @@ LOOK_SECONDS = 5.0
 """Between two looks at the cards. An illness is published within 10 s."""
 SILENT_SECONDS = 30.0
 """For the driver's answer to a look; a first one may wake sleeping cards for seconds each."""
+FAILING_SECONDS = 20.0
+"""At most between two looks while the driver fails, which begin at ``LOOK_SECONDS`` and double: to
+open a library that fails can be costly. A driver that answers is published within 30 s."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds after a failed call; well within the 180 s after which a report is stale."""
 HOPELESS_SECONDS = 600.0
@@ -178,9 +182,13 @@ class Publisher:
     # --- the loops --------------------------------------------------------------------------------
 
     async def _looking(self) -> None:
+        often = min(LOOK_SECONDS, self.settings.reportSeconds)
+        pause = 0.0
         while True:
             await self.look()
-            await asyncio.sleep(min(LOOK_SECONDS, self.settings.reportSeconds))
+            failing = isinstance(self._memory.readings, str)
+            pause = min(max(2 * pause, often), FAILING_SECONDS) if failing else 0.0
+            await asyncio.sleep(pause or often)
 
     async def _telling(self) -> None:
         pause = 0.0
@@ -259,9 +267,17 @@ class Publisher:
         memory.complaints.pop("cluster", None)
         if report != before:
             LOG.info("%s", told(report, before))
+            self._tell_unknown(report, before)
         self._learn(document)
         self._begun.set()
         self.published(document)
+
+    def _tell_unknown(self, report: Report, before: Report | None) -> None:
+        """Have it heard that cards are closed because nobody says how much memory they have."""
+        for condition in report.conditions:
+            known = before is not None and condition in before.conditions
+            if condition.type == names.CONDITION_MEMORY_UNKNOWN and not known:
+                self.changed(Change(event=CardEvent.MEMORY_UNKNOWN, reason=condition.message))
 
     async def _apply(self, status: dict[str, Any]) -> dict[str, Any]:
         document = await self.store.apply_status(self.name, status, names.MANAGER_AGENT)
@@ -269,7 +285,7 @@ class Publisher:
             await self.store.create(self.name)
             document = await self.store.apply_status(self.name, status, names.MANAGER_AGENT)
         if document is None:
-            raise ApiError(None, "it is gone as soon as it is made")
+            raise ApiError(None, "there is no such Node, or it is gone as soon as it is made")
         return document
 
     def _see(self, document: dict[str, Any] | None) -> None:

@@ -46,10 +46,19 @@ class KubeGPUNodes:
         return await or_none(self._client.request("GET", _path(name)))
 
     async def create(self, name: str) -> None:
-        """Make an empty GPUNode that is the Node's own, so that it goes when the Node goes."""
+        """Make an empty GPUNode that is the Node's own, so that it goes when the Node goes.
+
+        An agent may outlive its Node, and one that nobody owns would stay for ever.
+        """
         metadata: dict[str, Any] = {"name": name}
-        node = await self._node(name)
-        if node is not None:
+        try:
+            node = await self._client.request("GET", f"/api/v1/nodes/{quote(name, safe='')}")
+        except ApiError as error:
+            if error.status == 404:
+                return
+            if error.status != 403:
+                raise
+        else:
             metadata["ownerReferences"] = [
                 {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
             ]
@@ -71,17 +80,6 @@ class KubeGPUNodes:
         query = {"fieldSelector": f"metadata.name={name}"}
         async for event in self._client.watch(GPUNODES, query=query):
             yield None if event["type"] == "DELETED" else event["object"]
-
-    async def _node(self, name: str) -> dict[str, Any] | None:
-        """The Node; None where there is none, or where we may not look."""
-        try:
-            return await or_none(
-                self._client.request("GET", f"/api/v1/nodes/{quote(name, safe='')}")
-            )
-        except ApiError as error:
-            if error.status == 403:
-                return None
-            raise
 
 
 def _path(name: str) -> str:
