@@ -1,19 +1,28 @@
 """What an agent costs its node: a look at eight cards, and a process that has nothing to do.
 
-The real pynvml over the fake library, and the real program against a real API server. Run it with
+The real pynvml over the fake library, and the real program against a real API server, with its
+device plugin registered with a kubelet of ours that keeps the list of devices open. Run it with
 ``make bench-agent``; nothing is asserted, and times of a busy machine are not final.
+
+The agent finds kubelet in its own mount namespace only, so that a kubelet of this machine is not
+met; that takes root. Without it the device plugin looks for a kubelet that is not there.
 """
 
 import argparse
+import contextlib
 import os
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
+import grpc
 import pytest
 
+from cardwise.agent.deviceplugin import protobuf
 from cardwise.agent.health import Health
 from cardwise.agent.nvml import NvidiaLibrary
 from cardwise.agent.probe import probe
@@ -40,7 +49,7 @@ def main() -> None:
             machine.become(profile)
             machine.write()
             took = look_at()
-            print(f"a look at {profile:<8} {took:6.2f} ms of CPU (promised: under 50 for eight)")
+            print(f"a look at {profile:<8} {took:6.2f} ms of CPU     bar: under 50 ms for eight")
         idle(machine, Path(directory), seconds)
 
 
@@ -62,9 +71,12 @@ def idle(machine: FakeMachine, directory: Path, seconds: float) -> None:
     with ControlPlane.start(kwok=False, controller_manager=False) as cp:
         cp.apply(CRD)
         cp.kubectl("wait", "--for=condition=Established", "--timeout=30s", f"-f={CRD}")
+        cp.add_node("n1")
+        kubelet = Kubelet(directory)
         agent = cp.start_process(
             "agent",
             [
+                *kubelet.namespace(),
                 str(AGENT),
                 "--node-name=n1",
                 f"--kubeconfig={cp.admin_kubeconfig}",
@@ -74,11 +86,62 @@ def idle(machine: FakeMachine, directory: Path, seconds: float) -> None:
         )
         cp.wait("the first report", lambda: "n1" in cp.kubectl("get", "gn", "-o=name"), 60)
         time.sleep(SETTLED_SECONDS)
+        print(kubelet.state())
         before, began = cpu(agent), time.monotonic()
         time.sleep(seconds)
         part = (cpu(agent) - before) / (time.monotonic() - began)
-        print(f"idle for {seconds:g} s: {part:.2%} of a core (promised: under 1 %)")
-        print(f"memory: {memory_mib(agent):.0f} MiB, at most (promised: under 120 MB)")
+        print(f"idle for {seconds:g} s: {part:.2%} of a core           bar: under 1 %")
+        print(f"memory, at its most: {memory_mb(agent):.0f} MB        bar: under 120 MB")
+        kubelet.end()
+
+
+class Kubelet:
+    """The other end of the device plugin: takes its registration, and keeps its list open."""
+
+    def __init__(self, directory: Path) -> None:
+        self._home = directory / "kubelet"
+        self._sockets = self._home / "device-plugins"
+        self._sockets.mkdir(parents=True)
+        self._devices = 0
+        self._server = grpc.server(ThreadPoolExecutor(4))
+        handler = grpc.unary_unary_rpc_method_handler(self._register)
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("v1beta1.Registration", {"Register": handler}),)
+        )
+        self._server.add_insecure_port(f"unix:{self._sockets / 'kubelet.sock'}")
+        self._server.start()
+        self._channel = grpc.insecure_channel(f"unix:{self._sockets / 'cardwise.sock'}")
+
+    def namespace(self) -> list[str]:
+        """What runs a program so that it finds this kubelet where a node has it."""
+        if os.geteuid() != 0:
+            return []
+        script = (
+            "mount -t tmpfs none /var/lib && mkdir /var/lib/kubelet"
+            f' && mount --bind {self._home} /var/lib/kubelet && exec "$@"'
+        )
+        return ["unshare", "--mount", "sh", "-c", script, "sh"]
+
+    def state(self) -> str:
+        """For people: how the agent stands with it."""
+        if self._devices:
+            return f"device plugin: registered, {self._devices} devices listed"
+        return "device plugin: NOT registered (it takes root); what follows is without it"
+
+    def end(self) -> None:
+        """Close both ends."""
+        self._channel.close()
+        self._server.stop(None)
+
+    def _register(self, _request: bytes, _context: object) -> bytes:
+        threading.Thread(target=self._listen, daemon=True).start()
+        return b""
+
+    def _listen(self) -> None:
+        call = self._channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")
+        with contextlib.suppress(grpc.RpcError):  # the agent ends
+            for answer in call(b"", wait_for_ready=True):
+                self._devices = len(list(protobuf.messages_of(answer, 1)))
 
 
 def cpu(process: Process) -> float:
@@ -87,11 +150,11 @@ def cpu(process: Process) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def memory_mib(process: Process) -> float:
-    """The most that it ever had resident."""
+def memory_mb(process: Process) -> float:
+    """The most that it ever had resident, in 10^6 bytes."""
     for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
+            return int(line.split()[1]) * 1024 / 1e6
     raise LookupError("the process has ended")
 
 
