@@ -290,8 +290,24 @@ class Cluster(Protocol):
         """Set one annotation of a Pod."""
         ...
 
-    async def apply_gpunode_status(self, name: str, status: dict[str, Any], manager: str) -> None:
-        """Server-side apply of a part of a GPUNode's status."""
+    async def apply_gpunode(self, name: str, metadata: dict[str, Any], manager: str) -> None:
+        """Server-side apply of a part of a GPUNode's metadata; it is made where there is none."""
+        ...
+
+    async def apply_gpunode_status(
+        self, name: str, status: dict[str, Any], manager: str, *, force: bool = True
+    ) -> None:
+        """Server-side apply of a part of a GPUNode's status.
+
+        Status 409: not by ``force``, and another manager has a field with another value.
+        """
+        ...
+
+    async def delete_gpunode(self, name: str, version: str) -> None:
+        """Delete a GPUNode, if it is this version of it.
+
+        Status 409: it was changed since.
+        """
         ...
 
     async def secret(self, namespace: str, name: str) -> dict[str, Any] | None:

@@ -38,6 +38,8 @@ class Scheduling(_Section, frozen=True):
     nodePolicy: NodePolicy = NodePolicy.BINPACK  # noqa: N815
     """Which node, among those where a Pod fits: the fullest or the emptiest (section 4)."""
     topologyAware: TopologyAware = TopologyAware()  # noqa: N815
+    shadow: bool = False
+    """True: place nothing and write nothing; only say where each placed Pod would have gone."""
     initShrink: bool = False  # noqa: N815
     """True: a Pod's use shrinks to its regular containers' once its init containers ended well."""
 
@@ -114,6 +116,13 @@ class Agent(_Section, frozen=True):
     device plugin ignores these."""
 
 
+class Migration(_Section, frozen=True):
+    """The way over from HAMi (docs/migrating-from-hami.md)."""
+
+    hamiNodes: bool = False  # noqa: N815
+    """True: a node that HAMi's device plugin serves has a GPUNode, built from its annotations."""
+
+
 class Settings(_Section, frozen=True):
     """All settings, with their defaults."""
 
@@ -124,6 +133,7 @@ class Settings(_Section, frozen=True):
     defaults: Defaults = Defaults()
     admission: Admission = Admission()
     agent: Agent = Agent()
+    migration: Migration = Migration()
 
 
 def parse(text: str) -> Settings:

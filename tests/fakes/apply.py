@@ -32,6 +32,12 @@ class Applied:
         self._owned[manager] = set(wanted)
         return _tree({p: v for p, v in before.items() if p not in left_out} | wanted)
 
+    def conflicts(self, held: Json, status: Json, manager: str) -> bool:
+        """Whether another manager owns a field that this would give another value."""
+        wanted, before = dict(_leaves(status)), dict(_leaves(held))
+        others = {p for m, owned in self._owned.items() if m != manager for p in owned}
+        return any(p in others and before.get(p) != value for p, value in wanted.items())
+
 
 def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Every field that holds a value of its own, by its path."""

@@ -19,6 +19,8 @@ from fakes.apply import Applied
 
 Json = dict[str, Any]
 Key = tuple[str, str]
+_APPLIED = ("labels", "ownerReferences")
+"""Of a GPUNode's metadata."""
 _FINISHED = ("Succeeded", "Failed")
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
@@ -67,6 +69,8 @@ class FakeCluster:
         """Not shown to any watch yet."""
         self.watch: Callable[[Change], None] = self.changes.append
         """Is told of every write, in order."""
+        self._metadata: defaultdict[str, Applied] = defaultdict(Applied)
+        """By GPUNode: who wrote what of its metadata."""
         self._applied: defaultdict[str, Applied] = defaultdict(Applied)
         """By GPUNode: who wrote what of its status."""
         self.chunk = chunk
@@ -105,6 +109,7 @@ class FakeCluster:
         held = self.objects[kind].pop((namespace, name))
         if kind == "GPUNode":
             self._applied.pop(name, None)
+            self._metadata.pop(name, None)
         self._version += 1
         held["metadata"]["resourceVersion"] = str(self._version)
         if not (kind == "Pod" and is_finished(held)):  # the watch was told so when it finished
@@ -276,12 +281,44 @@ class FakeCluster:
             lambda: self._annotate("Pod", name, key, value, namespace),
         )
 
-    async def apply_gpunode_status(self, name: str, status: Json, manager: str) -> None:
+    async def apply_gpunode(self, name: str, metadata: Json, manager: str) -> None:
+        """Server-side apply of a part of a GPUNode's metadata."""
+
+        def apply() -> None:
+            document = copied(self.objects["GPUNode"].get(("", name))) or {
+                "apiVersion": "cardwise.dev/v1alpha1",
+                "kind": "GPUNode",
+                "metadata": {"name": name},
+            }
+            held = {k: v for k, v in document["metadata"].items() if k in _APPLIED}
+            wanted = {k: v for k, v in metadata.items() if k in _APPLIED}
+            applied = self._metadata[name].apply(held, copied(wanted), manager)
+            rest = {k: v for k, v in document["metadata"].items() if k not in _APPLIED}
+            self.put({**document, "metadata": {**rest, **applied}})
+
+        await self._do("apply_gpunode", (name, manager), apply)
+
+    async def delete_gpunode(self, name: str, version: str) -> None:
+        """Delete a version of a GPUNode."""
+
+        def delete() -> None:
+            held = self._held("GPUNode", name)
+            if held["metadata"]["resourceVersion"] != version:
+                raise ApiError(409, "it was changed since")
+            self.remove("GPUNode", name)
+
+        await self._do("delete_gpunode", (name,), delete)
+
+    async def apply_gpunode_status(
+        self, name: str, status: Json, manager: str, *, force: bool = True
+    ) -> None:
         """Server-side apply of a part of a GPUNode's status."""
 
         def apply() -> None:
             document = self._held("GPUNode", name)
             held = document.get("status", {})
+            if not force and self._applied[name].conflicts(held, status, manager):
+                raise ApiError(409, "another manager has another value there")
             applied = self._applied[name].apply(held, copied(status), manager)
             if applied != held:
                 self.put({**document, "status": applied})

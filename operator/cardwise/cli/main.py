@@ -2,6 +2,7 @@
 
 import click
 
+from cardwise.cli.shadow_report import shadow_report
 from cardwise.cli.simulate import simulate
 
 
@@ -12,6 +13,7 @@ def cardwise() -> None:
 
 
 cardwise.add_command(simulate)
+cardwise.add_command(shadow_report)
 
 
 def main() -> None:

@@ -110,6 +110,16 @@ def print_tables(simulation: Simulation, console: Console, *, trace: bool) -> No
         _print_trace(placement, console)
 
 
+def print_rows(headers: Sequence[str], rows: Iterable[Sequence[str]], console: Console) -> None:
+    """Print a table of texts."""
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    table = _table(*headers)
+    for row in rows:
+        table.add_row(*_texts(row))
+    _print(console, table)
+
+
 def _sentences(placement: Placement) -> list[str]:
     told = [placement.message] if placement.message else []
     return told + [f"warning: {warning}" for warning in placement.warnings]

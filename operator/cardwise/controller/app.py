@@ -14,6 +14,7 @@ from cardwise.controller.decider import Decider
 from cardwise.controller.elector import Elector
 from cardwise.controller.gate import Gate
 from cardwise.controller.gates.assembly import Gates
+from cardwise.controller.hami import HamiNodes, MemoryShelf, Shelf, StoredShelf
 from cardwise.controller.keeper import CertificateKeeper
 from cardwise.controller.metrics import Metrics
 from cardwise.controller.mirror import Mirror
@@ -22,6 +23,7 @@ from cardwise.controller.owners import Owners
 from cardwise.controller.recorder import Recorder
 from cardwise.controller.rejected import RejectedPods
 from cardwise.controller.service import Scheduler
+from cardwise.controller.shadow import Shadow
 from cardwise.controller.teller import Teller
 from cardwise.controller.tenure import Tenure
 from cardwise.controller.usage import UsageWriter
@@ -78,6 +80,8 @@ class Controller:
     activity: Activity | None = field(init=False)
     gates: Gates | None = field(init=False)
     elector: Elector | None = field(init=False)
+    hami_nodes: HamiNodes = field(init=False)
+    shadow: Shadow | None = field(init=False)
 
     def __post_init__(self) -> None:
         tenure = Tenure(self.election.identity, self.clock) if self.election else None
@@ -139,6 +143,8 @@ class Controller:
         self.rejected = self._rejected(notes)
         self.owners = Owners(self.ledger, self.clock, notes)
         self.mirror.followers += [self.rejected, self.owners]
+        self.hami_nodes = self._hami_nodes()
+        self.shadow = self._shadow()
         self.gates = self._gates() if Door.GATES in self.doors else None
         self.usage = UsageWriter(self.ledger, self.cluster, self.gate, self.owners.conditions)
         self.activity = self._activity(tenure, self.election)
@@ -146,8 +152,38 @@ class Controller:
 
     @property
     def doors(self) -> tuple[Door, ...]:
-        """The doors that are installed."""
-        return installed_doors(self.settings)
+        """The doors that are installed; a shadow has none."""
+        return () if self.settings.scheduling.shadow else installed_doors(self.settings)
+
+    def _hami_nodes(self) -> HamiNodes:
+        shelf: Shelf = StoredShelf(self.cluster)
+        if self.settings.scheduling.shadow:
+            shelf = memory = MemoryShelf(self.mirror.see_gpunode)
+            self.mirror.unstored = memory.documents
+        nodes = HamiNodes(
+            shelf,
+            self.gate,
+            self.clock,
+            enabled=self.settings.migration.hamiNodes,
+            seconds=self.settings.agent.reportSeconds,
+        )
+        self.mirror.followers.append(nodes)
+        self.mirror.gpunode_followers.append(nodes.see_gpunode)
+        return nodes
+
+    def _shadow(self) -> Shadow | None:
+        if not self.settings.scheduling.shadow:
+            return None
+        shadow = Shadow(
+            ledger=self.ledger,
+            memo=self.decider.memo,
+            settings=self.settings,
+            clock=self.clock,
+            before=self.hami_nodes.write_some,
+            counted=self.metrics.shadowed,
+        )
+        self.mirror.followers.append(shadow)
+        return shadow
 
     def _rejected(self, notes: NodeNotes) -> RejectedPods:
         return RejectedPods(
@@ -219,9 +255,10 @@ class Controller:
 
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
         """What runs for as long as the controller does; none of them ends by itself."""
-        running = [
-            self.watchman.audit(),
-            self.watchman.tick(),
+        running = [self.watchman.audit(), self.watchman.tick(), self.hami_nodes.run()]
+        if self.shadow is not None:  # of all that runs, nothing that writes
+            return [*running, self.shadow.run()]
+        running += [
             self.recorder.run(),
             self.usage.run(),
             self.rejected.run(),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cardwise.controller.clock import Clock
-from cardwise.errors import BadAllocation, BadGPUNode
+from cardwise.errors import ApiError, BadAllocation, BadGPUNode
 from cardwise.ledger import Ledger, Sighting
 from cardwise.model import PodRef, QuotaBound
 from cardwise.names import ALLOCATED
@@ -90,6 +90,7 @@ class Mirror:
         """
         self._ledger = ledger
         self._init_shrink = settings.scheduling.initShrink
+        self._shadow = settings.scheduling.shadow
         self._clock = clock
         self._changed = changed
         self._unreadable = unreadable
@@ -105,6 +106,10 @@ class Mirror:
         self.repairs = 0
         """How often a list had to mend the ledger."""
         self.followers: list[Follower] = []
+        self.gpunode_followers: list[_Take] = []
+        """Who else is shown every GPUNode."""
+        self.unstored: Callable[[], list[Json]] = list
+        """GPUNodes that no API server keeps, where somebody makes such."""
         self.kinds: list[Kind] = []
         """Beside Pods, GPUNodes, Nodes and ResourceQuotas."""
 
@@ -192,11 +197,23 @@ class Mirror:
     async def _list_nodes(self, cluster: Cluster) -> None:
         """List GPUNodes, Nodes and ResourceQuotas; what is not there any more is gone."""
         gone = {("", name) for name in self._ledger.gpunode_names()}
-        await self._list("gpunode", cluster.gpunodes(), self._take_gpunode, gone)
+        await self._list("gpunode", self._gpunodes(cluster), self._take_gpunode, gone)
         gone = {("", name) for name in self.node_names}
         await self._list("node", cluster.nodes(), self._take_node, gone)
         gone = {(namespace, name) for namespace, known in self._quotas.items() for name in known}
         await self._list("quota", cluster.quotas(), self._take_quota, gone)
+
+    async def _gpunodes(self, cluster: Cluster) -> AsyncIterator[list[Json]]:
+        """Every GPUNode, the stored ones first; a kind that the cluster lacks has none stored."""
+        stored: set[str] = set()
+        try:
+            async for page in cluster.gpunodes():
+                stored.update(_name(document) for document in page)
+                yield page
+        except ApiError as error:
+            if error.status != 404 or not self._shadow:
+                raise
+        yield [document for document in self.unstored() if _name(document) not in stored]
 
     async def _list(
         self, kind: str, pages: AsyncIterator[list[Json]], take: _Take, known: set[tuple[str, str]]
@@ -249,6 +266,8 @@ class Mirror:
 
     def _take_gpunode(self, document: Json, *, deleted: bool = False) -> None:
         now = self._clock.monotonic()
+        for take in self.gpunode_followers:
+            take(document, deleted=deleted)
         if deleted:
             self._ledger.remove_gpunode(_name(document), now)
             return

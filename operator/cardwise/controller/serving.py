@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from cardwise.controller import extender, handlers, server
+from cardwise.controller import extender, handlers, server, shadow
 from cardwise.controller.app import Controller, Election
 from cardwise.kube.client import Client
 from cardwise.kube.cluster import KubeCluster
@@ -53,7 +53,8 @@ async def serve(
     controller = Controller(
         KubeCluster(client),
         settings,
-        own_pod=_own_pod(),
+        # A shadow writes nothing, not even its own heartbeat.
+        own_pod=None if settings.scheduling.shadow else _own_pod(),
         election=election,
         webhook_certificates=webhook_certificates,
     )
@@ -89,6 +90,8 @@ async def serve(
                 controller.gates.begin()
             ledger = controller.ledger
             doing = "following the Lease" if election else "answering"
+            if controller.shadow is not None:
+                doing = "comparing, and placing nothing"
             _log.info("ledger loaded: %d GPUNodes; %s", len(ledger.gpunode_names()), doing)
             await asyncio.wait({stopped, *running}, return_when=asyncio.FIRST_COMPLETED)
         loading.cancel()
@@ -133,6 +136,8 @@ async def _listen(
 ) -> None:
     """Open the servers, and add them to ``runners``, which must be cleaned up whatever happens."""
     apps = [(extender.reports(controller.metrics, controller.health), addresses.reports)]
+    if controller.shadow is not None:
+        shadow.add_report(apps[0][0], controller.shadow)
     if Door.EXTENDER in controller.doors:
         verbs = extender.verbs(controller.scheduler, controller.metrics, controller.health)
         apps.insert(0, (verbs, addresses.extender))

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from cardwise.errors import ApiError
 from cardwise.kube.client import Client, or_none
-from cardwise.kube.gpunodes import GPUNODES, apply_status
+from cardwise.kube.gpunodes import GPUNODES, apply_metadata, apply_status
 
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
@@ -136,9 +136,20 @@ class KubeCluster:
         body = {"metadata": {"annotations": {key: value}}}
         await self._client.request("PATCH", path, body=body, content_type=_MERGE)
 
-    async def apply_gpunode_status(self, name: str, status: dict[str, Any], manager: str) -> None:
+    async def apply_gpunode(self, name: str, metadata: dict[str, Any], manager: str) -> None:
+        """Server-side apply of a part of a GPUNode's metadata; it is made where there is none."""
+        await apply_metadata(self._client, name, metadata, manager)
+
+    async def apply_gpunode_status(
+        self, name: str, status: dict[str, Any], manager: str, *, force: bool = True
+    ) -> None:
         """Server-side apply of a part of a GPUNode's status."""
-        await apply_status(self._client, name, status, manager)
+        await apply_status(self._client, name, status, manager, force=force)
+
+    async def delete_gpunode(self, name: str, version: str) -> None:
+        """Delete a GPUNode, if it is this version of it."""
+        options = {"preconditions": {"resourceVersion": version}}
+        await self._client.request("DELETE", f"{GPUNODES}/{_segment(name)}", body=options)
 
     async def secret(self, namespace: str, name: str) -> dict[str, Any] | None:
         """One Secret as it is now (a quorum read), or None."""

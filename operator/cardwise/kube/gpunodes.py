@@ -18,18 +18,34 @@ GPUNODES = f"/apis/{API_GROUP}/{API_VERSION}/{GPUNODE_PLURAL}"
 """The path of the collection."""
 
 
+async def apply_metadata(client: Client, name: str, metadata: dict[str, Any], manager: str) -> None:
+    """Server-side apply of a manager's part of the metadata; makes the GPUNode if need be.
+
+    Raises:
+        ApiError: as ``Client.request``.
+    """
+    await client.request(
+        "PATCH",
+        _path(name),
+        query={"fieldManager": manager, "force": "true"},
+        body={**_KIND, "metadata": {**metadata, "name": name}},
+        content_type=_APPLY,
+    )
+
+
 async def apply_status(
-    client: Client, name: str, status: dict[str, Any], manager: str
+    client: Client, name: str, status: dict[str, Any], manager: str, *, force: bool = True
 ) -> dict[str, Any]:
     """Server-side apply of a manager's part of the status; answers the whole GPUNode.
 
     Raises:
-        ApiError: as ``Client.request``; status 404 where there is no such GPUNode.
+        ApiError: as ``Client.request``; status 404 where there is no such GPUNode, 409 where it is
+            not by ``force`` and another manager has a field with another value.
     """
     return await client.request(
         "PATCH",
         f"{_path(name)}/status",
-        query={"fieldManager": manager, "force": "true"},
+        query={"fieldManager": manager, "force": str(force).lower()},
         body={**_KIND, "metadata": {"name": name}, "status": status},
         content_type=_APPLY,
     )

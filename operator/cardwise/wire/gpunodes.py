@@ -198,9 +198,18 @@ def _cards_of(value: object) -> tuple[Card, ...]:
     return tuple(cards[index] for index in sorted(cards))
 
 
+def uuid_of(value: object, where: str) -> str:
+    """A card's UUID, of the form that an allocation text can carry.
+
+    Raises:
+        BadGPUNode: it is absent or has another form.
+    """
+    return checked.match(value, where, pattern=_UUID, what=_UUID_FORM)
+
+
 def _card_of(card: Json, where: str) -> Card:
     return Card(
-        uuid=checked.match(card.get("uuid"), f"{where}.uuid", pattern=_UUID, what=_UUID_FORM),
+        uuid=uuid_of(card.get("uuid"), f"{where}.uuid"),
         index=checked.needed(card.get("index"), f"{where}.index"),
         model=checked.text(card.get("model"), f"{where}.model"),
         memory_mib=checked.needed(card.get("memoryMiB"), f"{where}.memoryMiB"),
