@@ -24,14 +24,16 @@ from cardwise import names, ports
 from cardwise.agent.deviceplugin.files import NodeFiles
 from cardwise.agent.main import POD_NAMESPACE
 from cardwise.names import Door
-from cardwise.settings import Scheduling, Settings, parse
+from cardwise.settings import Migration, Scheduling, Settings, parse
 from cardwise_webhook import review
 from replicas import PROBE_FAILURES, PROBE_SECONDS
 
 Json = dict[str, Any]
 
 ROOT: Final = Path(__file__).parents[1]
-OVERLAYS: Final = sorted(path.name for path in (ROOT / "manifests/overlays").iterdir())
+SHIPPED: Final = sorted(path.name for path in (ROOT / "manifests/overlays").iterdir())
+OVERLAYS: Final = [name for name in SHIPPED if name != "shadow"]
+"""Those that install Cardwise."""
 WITH_WEBHOOK: Final = [name for name in OVERLAYS if not name.endswith("admission-policy")]
 SELF_SIGNED: Final = [name for name in WITH_WEBHOOK if name != "cert-manager"]
 GATES: Final = ["both-doors", "gates", "gates-admission-policy", "gates-ha"]
@@ -94,7 +96,7 @@ with_gates = pytest.mark.parametrize("overlay", GATES)
 
 
 def test_the_overlays_that_are_promised_are_there() -> None:
-    assert OVERLAYS == [
+    assert SHIPPED == [
         "admission-policy",
         "both-doors",
         "cert-manager",
@@ -104,6 +106,7 @@ def test_the_overlays_that_are_promised_are_there() -> None:
         "gates-ha",
         "ha",
         "migration",
+        "shadow",
     ]
 
 
@@ -261,7 +264,8 @@ def test_the_settings_that_are_shipped_are_the_defaults_with_the_doors_installed
         overlay, {"door": Door.GATES if overlay in GATES else Door.EXTENDER}
     )
 
-    assert parse(shipped) == Settings(scheduling=Scheduling(**wanted))
+    migration = Migration(hamiNodes=overlay == "migration")
+    assert parse(shipped) == Settings(scheduling=Scheduling(**wanted), migration=migration)
 
 
 @every_overlay
@@ -515,6 +519,11 @@ GATES_WATCHES: Final = {
     ("", "persistentvolumes", "watch"),
     ("storage.k8s.io", "storageclasses", "watch"),
 }
+FOR_HAMI: Final[dict[str, set[Right]]] = {
+    "apply_gpunode": {("cardwise.dev", "gpunodes", verb) for verb in ("create", "patch")},
+    "delete_gpunode": {("cardwise.dev", "gpunodes", "delete")},
+}
+"""Likewise, while HAMi's device plugin hands out the cards of nodes."""
 AT_HOME: Final[dict[str, set[Right]]] = {
     "write_lease": {("coordination.k8s.io", "leases", verb) for verb in ("create", "update")},
     "lease": {("coordination.k8s.io", "leases", "get")},
@@ -936,3 +945,37 @@ def test_the_agents_go_where_there_are_cards() -> None:
         "feature.node.kubernetes.io/pci-10de.present",
     ]
     assert pod_of(agent)["tolerations"] == [{"operator": "Exists"}]
+
+
+def test_beside_hamis_device_plugin_the_agents_go_only_where_they_are_sent() -> None:
+    (agent,) = built("migration", "DaemonSet")
+
+    assert "affinity" not in pod_of(agent)
+    assert pod_of(agent)["nodeSelector"] == {
+        "kubernetes.io/os": "linux",
+        names.AGENT_LABEL: "on",
+    }
+
+
+def test_a_shadow_may_read_and_nothing_else() -> None:
+    rules = [rule for role in built("shadow", "ClusterRole") for rule in role["rules"]]
+
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"list", "watch"}
+    assert not built("shadow", "Role")
+    assert not built("shadow", "CustomResourceDefinition"), "it would take GPUNodes with it"
+    for kind in ("MutatingWebhookConfiguration", "ValidatingAdmissionPolicy", "DaemonSet"):
+        assert not built("shadow", kind)
+
+
+def test_a_shadow_is_a_controller_that_is_told_to_be_one() -> None:
+    (workload,) = workloads("shadow")
+    (asked,) = pod_of(workload)["containers"]
+    (shipped,) = (each["data"]["cardwise.yaml"] for each in built("shadow", "ConfigMap"))
+    (program,) = asked["command"]
+    (entry,) = (e for e in entry_points(group="console_scripts") if e.name == program)
+
+    assert parse(shipped) == Settings(
+        scheduling=Scheduling(shadow=True), migration=Migration(hamiNodes=True)
+    )
+    assert "--no-leader-election" in asked["args"], "it has no Lease"
+    entry.load().make_context(program, list(asked["args"]))

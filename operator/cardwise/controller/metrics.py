@@ -111,6 +111,8 @@ class Metrics:
             "cardwise_pods_rejected_total",
             "Pods with cards that kubelet rejected on the node they were given, by its reason.",
             ["node", "reason"],
+            registry=self._registry,
+        )
         self._shadow = Counter(
             "cardwise_shadow_total",
             "Pods that somebody else placed, by where they would have gone.",
@@ -142,6 +144,7 @@ class Metrics:
     def rejected(self, node: str, reason: str) -> None:
         """Count a Pod that kubelet rejected."""
         self._rejected.labels(node, reason).inc()
+
     def shadowed(self, result: str) -> None:
         """Count a Pod that was compared."""
         self._shadow.labels(result).inc()
