@@ -23,8 +23,9 @@ export PATH := $(VENV)/bin:$(PATH)
 ##@ Try it
 
 .PHONY: demo
-demo: controlplane ## the policies at work on a local cluster with fake GPUs (KEEP=1, DOOR=gates)
-	@PYTHONPATH=tests $(PY) tests/demo/demo.py $(if $(KEEP),--keep) $(if $(DOOR),--door $(DOOR))
+demo: controlplane ## the policies at work on a local cluster with fake GPUs (KEEP=1, DOOR=gates, HAMI=1)
+	@PYTHONPATH=tests $(PY) tests/demo/demo.py $(if $(KEEP),--keep) $(if $(DOOR),--door $(DOOR)) \
+	  $(if $(HAMI),--hami)
 
 .PHONY: demo-stop
 demo-stop: $(STAMP) ## stop what `make demo KEEP=1` left running

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from cardwise.names import Door
 from controlplane.launcher import ControlPlane, ControlPlaneError, KubectlError
+from demo.hami_play import HamiPlay
 from demo.matrix import MATRIX, Step
 from demo.theatre import Theatre, Unexpected
 
@@ -51,6 +52,9 @@ def main() -> int:
     parser.add_argument(
         "--door", type=Door, choices=list(Door), default=Door.EXTENDER, help="how Pods come to us"
     )
+    parser.add_argument(
+        "--hami", action="store_true", help="a cluster that HAMi serves, without Cardwise"
+    )
     parser.add_argument("--keep", action="store_true", help="leave everything running")
     parser.add_argument("--stop", action="store_true", help="stop what --keep left running")
     parser.add_argument("--owner", action="store_true", help=argparse.SUPPRESS)
@@ -60,7 +64,32 @@ def main() -> int:
     if options.keep and not options.owner:
         _stop_kept(quiet=True)
         return _run_detached()
+    if options.hami:
+        return _play_hami(keep=options.keep)
     return _play(options.door, keep=options.keep)
+
+
+def _play_hami(*, keep: bool) -> int:
+    """Set up a cluster that HAMi serves, and leave the steps to who reads the page."""
+    console = Console(width=110, highlight=False, soft_wrap=True)
+    try:
+        console.print("Starting etcd, kube-apiserver and KWOK …")
+        with ControlPlane.start() as cp:
+            play = HamiPlay(cp)
+            console.print("Two nodes have HAMi's annotations, and HAMi placed these Pods:")
+            console.print(str(cp.kubectl("get", "pods", "-o", "wide")), markup=False)
+            console.print("The way on is docs/migrating-from-hami.md.")
+            if keep:
+                stop = threading.Event()
+                threading.Thread(target=play.run, args=(stop,), daemon=True).start()
+                _keep(cp, console)
+                stop.set()
+            else:
+                console.print("\nmake demo HAMI=1 KEEP=1 leaves it running.")
+    except (ControlPlaneError, KubectlError) as error:
+        console.print(f"[bold red]✘[/] {error}", markup=True)
+        return 1
+    return 0
 
 
 def _play(door: Door, *, keep: bool) -> int:
