@@ -512,6 +512,8 @@ FOR_GATES: Final[dict[str, set[Right]]] = {
 FOR_HAMI: Final[dict[str, set[Right]]] = {
     "node": {("", "nodes", "get")},
     "patch_node": {("", "nodes", "patch")},
+    "apply_gpunode": {("cardwise.dev", "gpunodes", verb) for verb in ("create", "patch")},
+    "delete_gpunode": {("cardwise.dev", "gpunodes", "delete")},
 }
 """Likewise, while HAMi's device plugin hands out the cards of nodes."""
 GATES_WATCHES: Final = {
@@ -519,11 +521,6 @@ GATES_WATCHES: Final = {
     ("", "persistentvolumes", "watch"),
     ("storage.k8s.io", "storageclasses", "watch"),
 }
-FOR_HAMI: Final[dict[str, set[Right]]] = {
-    "apply_gpunode": {("cardwise.dev", "gpunodes", verb) for verb in ("create", "patch")},
-    "delete_gpunode": {("cardwise.dev", "gpunodes", "delete")},
-}
-"""Likewise, while HAMi's device plugin hands out the cards of nodes."""
 AT_HOME: Final[dict[str, set[Right]]] = {
     "write_lease": {("coordination.k8s.io", "leases", verb) for verb in ("create", "update")},
     "lease": {("coordination.k8s.io", "leases", "get")},

@@ -13,12 +13,12 @@ from backstage import Backstage
 from cardwise import names
 from controlplane.launcher import ROOT, ApiError, ControlPlane, Process
 from hamicluster import HamiCluster
-from installation import PROGRAMS
+from installation import CONFIGURATION, PROGRAMS
 
 Json = dict[str, Any]
 NODES = ("node-a", "node-b")
 SHADOW_PORT = 9395
-_DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments/{}"
+_SHADOW = "/apis/apps/v1/namespaces/cardwise-shadow/deployments/cardwise-shadow"
 _SETTINGS = ROOT / "manifests/overlays/shadow/cardwise.yaml"
 
 
@@ -69,9 +69,9 @@ class HamiPlay:
             except (ApiError, KeyError):  # somebody is changing what was just read
                 continue
 
-    def _exists(self, namespace: str, name: str) -> bool:
+    def _exists(self, path: str) -> bool:
         try:
-            self._cp.request("GET", _DEPLOYMENTS.format(namespace, name))
+            self._cp.request("GET", path)
         except ApiError as error:
             if error.status == 404:
                 return False
@@ -79,7 +79,7 @@ class HamiPlay:
         return True
 
     def _play_shadow(self) -> None:
-        there = self._exists("cardwise-shadow", "cardwise-shadow")
+        there = self._exists(_SHADOW)
         if there and self._shadow is None:
             account = self._cp.service_account_kubeconfig("cardwise-shadow", "cardwise-shadow")
             program = str(PROGRAMS / "cardwise-controller")
@@ -91,7 +91,8 @@ class HamiPlay:
             self._shadow = None
 
     def _play_installation(self) -> None:
-        there = self._exists(names.SYSTEM_NAMESPACE, "cardwise-scheduler")
+        # What kubectl applies last: before, it would be in the way of what is applied here.
+        there = self._exists(CONFIGURATION)
         if there and self._beside is None:
             self._beside = _Beside(self._cp)
         elif not there and self._beside is not None:
