@@ -13,7 +13,7 @@ from backstage import Backstage
 from cardwise import names
 from controlplane.launcher import ROOT, ApiError, ControlPlane, Process
 from hamicluster import HamiCluster
-from installation import CONFIGURATION, PROGRAMS
+from installation import CONFIGURATION, PROGRAMS, SYSTEM
 
 Json = dict[str, Any]
 NODES = ("node-a", "node-b")
@@ -94,6 +94,8 @@ class HamiPlay:
         # What kubectl applies last: before, it would be in the way of what is applied here.
         there = self._exists(CONFIGURATION)
         if there and self._beside is None:
+            # Port 443 is root's: it is made anew with another.
+            self._cp.request("DELETE", f"{SYSTEM}/services/cardwise-webhook")
             self._beside = _Beside(self._cp)
         elif not there and self._beside is not None:
             self._beside.end()
