@@ -416,9 +416,9 @@ async def test_the_installed_command_stops_by_sigterm_without_a_complaint(
 
 async def test_which_parts_run() -> None:
     for parts, want in [
-        ({}, 7),
-        ({"own_pod": OWN}, 8),
-        ({"webhook_certificates": True}, 8),
+        ({}, 8),
+        ({"own_pod": OWN}, 9),
+        ({"webhook_certificates": True}, 9),
     ]:
         tasks = Controller(FakeCluster(), Settings(), **parts).tasks()
         assert len(tasks) == want
