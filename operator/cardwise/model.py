@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from cardwise.names import MODE_DEFAULT, NodePolicy, PolicyName, Reason, TopologyMode
+from cardwise.names import MODE_DEFAULT, MODE_MIG, NodePolicy, PolicyName, Reason, TopologyMode
 
 WHOLE_CORES = 100
 """A request or booking of this many cores means all cores that the card has."""
@@ -250,6 +250,9 @@ class QuotaBound:
 
     memory_mib: int | None = None
     cores: int | None = None
+    memory_quota: str = field(default="", compare=False)
+    """Whose bound ``memory_mib`` is: that ResourceQuota's name."""
+    cores_quota: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +285,23 @@ class CardState:
     used_cores: int = 0
     exclusive: bool = False
     """An exclusive Pod holds it."""
+
+    @property
+    def is_overbooked(self) -> bool:
+        """Whether more is given out than there is: no decision of ours did that."""
+        return (
+            self.used_slots > self.slots
+            or self.used_memory_mib > self.memory_mib
+            or self.used_cores > self.cores
+        )
+
+    @property
+    def room_mib(self) -> int:
+        """The most memory that a new Pod could have here, whatever else it asks for."""
+        closed = not self.healthy or self.cordoned or self.exclusive or self.mode == MODE_MIG
+        if closed or self.used_slots >= self.slots:
+            return 0
+        return max(0, self.memory_mib - self.used_memory_mib)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

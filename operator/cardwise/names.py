@@ -255,6 +255,8 @@ class EventReason(StrEnum):
     CARD_OVERBOOKED = "CardOverbooked"
     ALLOCATION_MISMATCH = "AllocationMismatch"
     WEBHOOK_BYPASSED = "WebhookBypassed"
+    UNMANAGED_POD = "UnmanagedPod"
+    HOLD_EXPIRED = "HoldExpired"
 
 
 class CardEvent(StrEnum):

@@ -24,15 +24,16 @@ from cardwise.controller.recorder import Recorder
 from cardwise.controller.rejected import RejectedPods
 from cardwise.controller.service import Scheduler
 from cardwise.controller.shadow import Shadow
+from cardwise.controller.strangers import Strangers
 from cardwise.controller.teller import Teller
 from cardwise.controller.tenure import Tenure
 from cardwise.controller.usage import UsageWriter
 from cardwise.controller.waker import Waker
 from cardwise.controller.watch import Health, Watchman
 from cardwise.doors import installed_doors
-from cardwise.ledger import Ledger
+from cardwise.ledger import HOLD_SECONDS, Ledger
 from cardwise.model import PodRef
-from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE, Door
+from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE, Door, EventReason
 from cardwise.ports import Cluster
 from cardwise.settings import Settings
 
@@ -71,6 +72,7 @@ class Controller:
     scheduler: Scheduler = field(init=False)
     classes: Classes = field(init=False)
     bypassed: Bypassed = field(init=False)
+    strangers: Strangers = field(init=False)
     metrics: Metrics = field(init=False)
     health: Health = field(init=False)
     watchman: Watchman = field(init=False)
@@ -120,11 +122,14 @@ class Controller:
         self.classes = Classes(self.cluster, self.teller)
         self.bypassed = Bypassed(self.teller, self.settings, self.clock)
         self.mirror.followers.append(self.bypassed)
+        self.strangers = Strangers(self.ledger, self.teller, self.clock)
+        self.mirror.followers.append(self.strangers)
         self.metrics = Metrics(
             self.ledger,
             repairs=lambda: self.mirror.repairs,
             states=lambda: self.decider.states,
             conflicts=lambda: self.classes.conflicts,
+            unmanaged=lambda: self.strangers.unmanaged,
             active=lambda: not self.gate.refusal(),
             bypassed=lambda: len(self.bypassed),
         )
@@ -138,6 +143,7 @@ class Controller:
             clock=self.clock,
             changed=self._look,
             classes=self.classes,
+            hold_expired=self._hold_expired,
         )
         notes = NodeNotes(self.cluster, self.gate, self.clock, self.instance)
         self.rejected = self._rejected(notes)
@@ -243,6 +249,16 @@ class Controller:
         self.usage.begin()
         if self.gates is not None:
             self.gates.begin()
+
+    def _hold_expired(self, pod: PodRef) -> None:
+        self.metrics.hold_expired()
+        if not self.ledger.has_ended(pod.uid):
+            minutes = HOLD_SECONDS // 60
+            note = (
+                f"kube-scheduler did not bind the Pod within {minutes} min of its decision; the"
+                " cards held for it are free again"
+            )
+            self.teller.warn(pod, EventReason.HOLD_EXPIRED, note)
 
     def _look(self) -> None:
         self.waker.look()

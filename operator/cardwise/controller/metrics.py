@@ -60,6 +60,7 @@ class Metrics:
         repairs: Callable[[], int] = lambda: 0,
         states: Callable[[], int] = lambda: 0,
         conflicts: Callable[[], Mapping[str, str]] = dict,
+        unmanaged: Callable[[], Mapping[str, int]] = dict,
         active: Callable[[], bool] = lambda: True,
         bypassed: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.perf_counter,
@@ -71,6 +72,7 @@ class Metrics:
             repairs: how often a list had to mend the ledger.
             states: outcomes that the engine's memo holds.
             conflicts: DeviceClasses that take a resource name of ours.
+            unmanaged: how many Pods have cards past us, by node.
             active: whether this replica is the one that acts.
             bypassed: Pods that wait without having passed our admission.
             clock: seconds, for durations.
@@ -119,7 +121,12 @@ class Metrics:
             ["result"],
             registry=self._registry,
         )
-        self._registry.register(_LedgerCollector(ledger, repairs, states, conflicts, active))
+        self._expired = 0
+        self._registry.register(
+            _LedgerCollector(
+                ledger, repairs, states, conflicts, unmanaged, active, lambda: self._expired
+            )
+        )
 
     @contextmanager
     def timed(self, verb: str) -> Iterator[Timer]:
@@ -149,6 +156,10 @@ class Metrics:
         """Count a Pod that was compared."""
         self._shadow.labels(result).inc()
 
+    def hold_expired(self) -> None:
+        """Count a hold that nobody came back for."""
+        self._expired += 1
+
     def render(self) -> bytes:
         """All metrics, as Prometheus reads them."""
         return generate_latest(self._registry)
@@ -163,10 +174,14 @@ class _LedgerCollector(Collector):
         repairs: Callable[[], int],
         states: Callable[[], int],
         conflicts: Callable[[], Mapping[str, str]],
+        unmanaged: Callable[[], Mapping[str, int]],
         active: Callable[[], bool],
+        expired: Callable[[], int],
     ) -> None:
         self._ledger = ledger
         self._conflicts = conflicts
+        self._unmanaged = unmanaged
+        self._expired = expired
         self._active = active
         self._repairs = repairs
         self._states = states
@@ -174,6 +189,8 @@ class _LedgerCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Every gauge, as of now."""
         yield from self._own()
+        yield from self._strangers()
+        yield from self._room()
         yield from self._cards()
         yield from self._tenants()
         yield from self._quotas()
@@ -193,6 +210,15 @@ class _LedgerCollector(Collector):
         yield pending
         holds = sum(entry.stage is Stage.HELD for entry in self._ledger.entries())
         yield GaugeMetricFamily("cardwise_holds", "Holds that are not bound yet.", value=holds)
+        yield GaugeMetricFamily(
+            "cardwise_holds_expired_total",
+            "Holds given up because kube-scheduler did not come back.",
+            value=self._expired(),
+        )
+        sent = sum(entry.stage is Stage.BINDING for entry in self._ledger.entries())
+        yield GaugeMetricFamily(
+            "cardwise_bindings", "Bindings and pins whose outcome is not known yet.", value=sent
+        )
         yield GaugeMetricFamily(
             "cardwise_ledger_repairs_total",
             "Bookings that a list had to mend.",
@@ -254,6 +280,41 @@ class _LedgerCollector(Collector):
                 sizes = [str(card.cores), str(card.memory_mib)]
                 add["hami_node_gpu_overview"]([*labels, *sizes], memory * _MIB)
         yield from families.values()
+
+    def _strangers(self) -> Iterator[GaugeMetricFamily]:
+        pods = GaugeMetricFamily(
+            "cardwise_unmanaged_pods",
+            "Pods that have cards of a node of ours, but no allocation.",
+            labels=["node"],
+        )
+        for node, count in sorted(self._unmanaged().items()):
+            pods.add_metric([node], count)
+        yield pods
+
+    def _room(self) -> Iterator[GaugeMetricFamily]:
+        """How far the free memory is scattered, and which cards have too many tenants."""
+        free = GaugeMetricFamily(
+            "cardwise_free_memory_mebibytes",
+            "Memory on cards of a node that take new Pods.",
+            labels=["node"],
+        )
+        largest = GaugeMetricFamily(
+            "cardwise_free_memory_largest_mebibytes", "The most of it on one card.", labels=["node"]
+        )
+        over = GaugeMetricFamily(
+            "cardwise_card_overbooked", "Cards with more given out than they have.", labels=_CARD
+        )
+        for view in self._ledger.views(self._ledger.gpunode_names()):
+            cards = view.state.cards
+            rooms = [card.room_mib for card in cards] if view.problem is None else []
+            free.add_metric([view.name], sum(rooms))
+            largest.add_metric([view.name], max(rooms, default=0))
+            for uuid, card in zip(view.uuids, cards, strict=True):
+                if card.is_overbooked:
+                    over.add_metric([_ZONE, view.name, uuid, str(card.index), card.model], 1)
+        yield free
+        yield largest
+        yield over
 
     def _tenants(self) -> Iterator[GaugeMetricFamily]:
         labels = ("zone", "namespace", "node", "pod", "container_index", "device_uuid")

@@ -166,6 +166,11 @@ class Teller:
         if self._recorder.wants(pod, EventReason.WEBHOOK_BYPASSED):
             self._recorder.post(pod, EventReason.WEBHOOK_BYPASSED, _BYPASSED)
 
+    def warn(self, pod: PodRef, reason: EventReason, note: str) -> None:
+        """Something about the Pod that nobody decided; said once a minute at most."""
+        if self._recorder.wants(pod, reason):
+            self._recorder.post(pod, reason, note)
+
     def _log_refusal(self, decision: Decision, reason: WaitReason, *, news: bool) -> None:
         """At debug level every node, every time; else up to 20 nodes when the reason is new."""
         debug = _log.isEnabledFor(logging.DEBUG)

@@ -73,7 +73,7 @@ class Health:
 class Watchman:
     """The tasks that keep ledger and cluster together."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - wiring: each collaborator once
         self,
         *,
         ledger: Ledger,
@@ -83,8 +83,10 @@ class Watchman:
         health: Health,
         clock: Clock,
         changed: Callable[[], None],
+        hold_expired: Callable[[PodRef], None] = lambda _pod: None,
     ) -> None:
         self._ledger = ledger
+        self._hold_expired = hold_expired
         self._classes = classes
         self._changed = changed
         self._mirror = mirror
@@ -136,6 +138,7 @@ class Watchman:
             now = self._clock.monotonic()
             for pod in self._ledger.expire_holds(now):
                 _log.info("the hold of Pod %s expired: kube-scheduler did not come back", pod)
+                self._hold_expired(pod)
             silence = self._health.silence
             if silence >= 2 * BEAT_SECONDS:
                 blind = silence

@@ -83,6 +83,10 @@ class Ledger(Accounts):
             self.drop_hold(entry.pod.uid, now)
         return [entry.pod for entry in late]
 
+    def has_ended(self, uid: str) -> bool:
+        """Whether the Pod's end was seen, not too long ago."""
+        return uid in self._ended
+
     def begin_binding(self, uid: str, now: float) -> Booking:
         """The Binding of a held Pod is about to be sent."""
         entry = self._pods[uid]

@@ -80,16 +80,19 @@ def over_quota(signature: Signature, cards: Sequence[CardState], quota: QuotaAcc
     memory = _added(signature, min(card.memory_mib for card in cards), memory=True)
     cores = _added(signature, min(card.cores for card in cards), memory=False)
     sentences, bounds = [], []
-    for unit, bound, used, more in (
-        ("MiB gpumem", quota.bound.memory_mib, quota.used.memory_mib, memory),
-        ("% gpucores", quota.bound.cores, quota.used.cores, cores),
+    held = quota.bound
+    for unit, name, bound, used, more in (
+        ("MiB gpumem", held.memory_quota, held.memory_mib, quota.used.memory_mib, memory),
+        ("% gpucores", held.cores_quota, held.cores, quota.used.cores, cores),
     ):
         if bound is None:
             continue
+        # Several may bound a namespace: whoever is asked for more needs to know which does.
+        whose = f" (ResourceQuota {name})" if name else ""
         told = f"The quota of namespace {quota.namespace} is {bound} {unit}: {used} in use"
-        bounds.append(f"{told}.")
+        bounds.append(f"{told}{whose}.")
         if used + more > bound:
-            sentences.append(f"{told}, this Pod would make it {used + more}.")
+            sentences.append(f"{told}, this Pod would make it {used + more}{whose}.")
     # On the smallest cards the Pod might fit in; it was refused all the same, so all are told.
     return sentences or bounds
 

@@ -19,7 +19,13 @@ def bound_of(quota: dict[str, Any]) -> QuotaBound:
     A value that can't be read is no bound either, and ``warnings_of`` says so: as 0 it would stop
     a namespace without a word of why.
     """
-    return QuotaBound(memory_mib=_bound(quota, QUOTA_MEMORY), cores=_bound(quota, QUOTA_CORES))
+    name = text(at(quota, "metadata", "name"))
+    return QuotaBound(
+        memory_mib=_bound(quota, QUOTA_MEMORY),
+        cores=_bound(quota, QUOTA_CORES),
+        memory_quota=name,
+        cores_quota=name,
+    )
 
 
 def is_scoped(quota: dict[str, Any]) -> bool:
@@ -28,11 +34,17 @@ def is_scoped(quota: dict[str, Any]) -> bool:
 
 
 def merge(bounds: Iterable[QuotaBound]) -> QuotaBound:
-    """The bound of several quotas: the lowest of each."""
+    """The bound of several quotas: the lowest of each, and whose that is."""
     known = list(bounds)
+    memory = [(b.memory_mib, b.memory_quota) for b in known if b.memory_mib is not None]
+    cores = [(b.cores, b.cores_quota) for b in known if b.cores is not None]
+    least_memory, memory_quota = min(memory, default=(None, ""))
+    least_cores, cores_quota = min(cores, default=(None, ""))
     return QuotaBound(
-        memory_mib=min((b.memory_mib for b in known if b.memory_mib is not None), default=None),
-        cores=min((b.cores for b in known if b.cores is not None), default=None),
+        memory_mib=least_memory,
+        cores=least_cores,
+        memory_quota=memory_quota,
+        cores_quota=cores_quota,
     )
 
 
@@ -45,7 +57,19 @@ def warnings_of(quota: dict[str, Any]) -> tuple[str, ...]:
             f"ResourceQuota {_title(quota)}: its scopes have no effect on {' and '.join(named)}; "
             "the bound holds for all Pods of the namespace"
         )
+    told += [
+        f"ResourceQuota {_title(quota)}: {other} does not count what each card takes; write {key}"
+        for key in (QUOTA_MEMORY, QUOTA_CORES)
+        for other in _counted_otherwise(key)
+        if _hard(quota).get(other) is not None and _hard(quota).get(key) is None
+    ]
     return tuple(told)
+
+
+def _counted_otherwise(key: str) -> tuple[str, str]:
+    """Keys that the API server takes, too: it counts the first once a container, the other not."""
+    resource = key.removeprefix("limits.")
+    return f"requests.{resource}", resource
 
 
 def _hard(quota: dict[str, Any]) -> dict[str, Any]:
