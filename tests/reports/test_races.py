@@ -1,7 +1,7 @@
 """Field reports, section E: races, double allocation, leaks.
 
-Each test shows the kind of fault, by the cheapest level that can. Its docstring ends with the change
-of the product that makes it red.
+Each test shows the kind of fault, at the cheapest level that can. Its docstring ends with the
+change of the product that makes it red.
 """
 
 import asyncio
@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import build
-from cardwise.agent.deviceplugin import verdict as verdicts
+import plugin
+from cardwise.agent.deviceplugin.verdict import Node, Refusal, judge
 from cardwise.ledger import HOLD_SECONDS, Stage
 from cardwise.names import ALLOCATED, EventReason, Reason
 from controllers import World, passing
@@ -101,8 +102,8 @@ async def test_r45_one_allocation_counts_once_however_often_it_is_told() -> None
 async def test_r47_a_replica_that_has_not_listed_in_its_term_gives_nothing_away() -> None:
     """Before its first list it refuses to answer; a Pod whose card is taken waits after it.
 
-    Terms, delays and A to B to A: tests/controller/test_activity.py, tests/e2e/test_replicas.py. Red:
-    `Gate.refusal` does not ask whether the ledger is loaded.
+    Terms, delays and A to B to A: tests/controller/test_activity.py, tests/e2e/test_replicas.py.
+    Red: `Gate.refusal` does not ask whether the ledger is loaded.
     """
     first, second = full("p1"), full("p2")
     a = await World(*fixtures.t4x1(), first, second).load()
@@ -167,7 +168,9 @@ async def test_r49_a_hold_that_nobody_binds_is_given_back_and_said() -> None:
     world.chosen(pod, "n1")
     async with world.running():
         await passing(HOLD_SECONDS - 5)
-        assert world.filter(other, "n1")["NodeNames"] == []
+        world.cluster.put(build.gpunode("n1", [build.card(0, uuid=G0)], reported_at="later"))
+        world.deliver()
+        assert world.filter(other, "n1")["FailedAndUnresolvableNodes"] == {"n1": Reason.MEMORY}
         await passing(10)
         assert world.chosen(other, "n1") == "n1"
     assert b"cardwise_holds_expired_total 1.0" in world.controller.metrics.render()
@@ -301,7 +304,7 @@ async def test_r52_an_allocation_that_can_not_be_read_closes_its_node_and_no_use
     assert EventReason.UNREADABLE_ALLOCATION in await world.reasons()
 
 
-# Who is on a card past us (R08 "also", and two owners of a card) -----------------------------------
+# Who is on a card past us -------------------------------------------------------------------------
 
 
 def strangers(world: World) -> list[str]:
@@ -376,10 +379,28 @@ async def test_r42_a_card_given_twice_by_others_is_said_before_its_agent_refuses
     assert strangers(world) == []
 
 
-def test_r55_a_node_lets_no_container_start_with_other_cards_than_were_booked() -> None:
-    """What kubelet picked is not what counts: without a booking that is readable nothing starts.
+@pytest.mark.parametrize(
+    ("picked", "want"),
+    [
+        pytest.param("GPU-b-0", "GPU-a", id="R55 what kubelet picked is of no account"),
+        pytest.param(None, "AllocationMismatch", id="R55 a card that is not there starts nothing"),
+    ],
+)
+def test_r55_a_container_starts_with_the_card_that_is_booked_or_not_at_all(
+    picked: str | None, want: str
+) -> None:
+    """Record and use can't differ: the cards come from the booking, after a check.
 
-    On a real kubelet: tests/e2e_node/test_starts.py; every case: tests/agent/deviceplugin. Red: the
-    fence is not asked.
+    On a real kubelet: tests/e2e_node/test_starts.py. Red: `judge` takes the cards of the ids.
     """
-    assert verdicts.__doc__
+    text = build.allocation("GPU-a" if picked else "GPU-x")
+    bound = build.pod("p", node="n1", phase="Pending", allocated=text)
+    entries = (plugin.entry("p", "app", picked or "GPU-a-0"),)
+
+    found = judge(plugin.uid("p"), [bound], entries, Node(cards=[plugin.card(0), plugin.card(1)]))
+
+    if isinstance(found, Refusal):
+        assert found.reason == want
+    else:
+        [edits] = found.values()
+        assert edits.env["NVIDIA_VISIBLE_DEVICES"] == want
