@@ -71,7 +71,7 @@ async def test_r75_by_gates_a_gang_starts_whole_or_not_at_all(
 ) -> None:
     """On the real control plane: tests/e2e/test_workloads.py.
 
-    Red: `Holder.hold_gang` keeps what it held when one of the gang does not fit.
+    Red: `Holder.hold_gang` returns those that fit when one does not.
     """
     gpunode = (fixtures.t4x2() if cards == 2 else fixtures.t4x1())[0]
     async with door(node(cards=cards), gpunode, pair("a", gang), pair("b", gang)) as world:

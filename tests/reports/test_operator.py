@@ -363,7 +363,7 @@ USE, NOT_USE = "nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid"
 def test_r92_the_cards_that_are_asked_for_and_no_other(
     load: dict[str, str], policy: str | None, annotations: Json, want: list[str] | str
 ) -> None:
-    """Red: `_uuid_allowed` looks for a part of the text."""
+    """Red: `decide` takes a UUID that begins as the Pod says."""
     pod = build.pod(gpumem=100, policy=policy, annotations=annotations)
 
     found = fixtures.one(*fixtures.t4x4(), *fixtures.load(**load), pod)

@@ -221,7 +221,8 @@ async def test_r51_a_missed_delete_heals_by_itself() -> None:
         assert world.chosen(waiting, "n1") == "n1"
 
 
-async def test_r51_what_finished_holds_nothing_whatever_keeps_its_object() -> None:
+@pytest.mark.parametrize("watched", [True, False], ids=["R51 by the watch", "R51 by a read"])
+async def test_r51_what_finished_holds_nothing_whatever_keeps_its_object(watched: bool) -> None:
     """A Pod that ended, with finalizers and a deletion that hangs: its cards are free.
 
     Red: `is_finished` wants the Pod not to be terminating.
@@ -231,8 +232,11 @@ async def test_r51_what_finished_holds_nothing_whatever_keeps_its_object() -> No
     world = await World(*fixtures.t4x1(), tenant).load()
     assert world.used() == {G0: 15000}, "until its containers ended"
 
-    world.cluster.put({**tenant, "status": {"phase": "Failed"}})
-    world.deliver()
+    finished = world.cluster.put({**tenant, "status": {"phase": "Failed"}})
+    if watched:
+        world.deliver()
+    else:
+        world.mirror.see_pod(finished)
 
     assert world.used() == {}
     assert (await world.restarted()).used() == {}, "a list does not bring it back"
@@ -287,7 +291,7 @@ async def test_r52_an_allocation_that_can_not_be_read_closes_its_node_and_no_use
     """Fail closed where it counts, on a Pod that is bound; the same text elsewhere closes nothing.
 
     The whole node, not the card alone: policy.md, section 9. Who may write it at all: R37. Red:
-    `_take_pod`'s BadAllocation is taken for no booking.
+    the mirror's sighting of it says nothing.
     """
     garbled = f"{G0},NVIDIA,abc,0:;"
     broken = build.pod("broken", node="n1", allocated=garbled)

@@ -35,7 +35,8 @@ async def decisions(others: int) -> tuple[int, int]:
 async def test_r70_the_cost_of_a_decision_does_not_grow_with_other_pods() -> None:
     """Nodes in one state are one question, and Pods without cards are in no account.
 
-    Times: tests/bench/filter_bench.py, in `make bench`. Red: `Mirror._sighting` takes every Pod.
+    Times: tests/bench/filter_bench.py, in `make bench`. Red: `States.number` gives equal states two
+    numbers.
     """
     states, entries = await decisions(others=0)
 
