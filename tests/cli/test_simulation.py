@@ -376,7 +376,7 @@ def test_the_lowest_quota_counts_bookings_and_placements() -> None:
 
     assert [pod["reason"] for pod in got.values()] == [None, None, "ResourceQuotaNotFit"]
     assert (
-        "is 3000 MiB gpumem: 3000 in use, this Pod would make it 4000."
+        "is 3000 MiB gpumem: 3000 in use, this Pod would make it 4000 (ResourceQuota b)."
         in (got["default/p3"]["message"])
     )
 
