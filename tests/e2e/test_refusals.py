@@ -75,17 +75,17 @@ def bounded(stage: Stage) -> Stage:
 NUMBERS = [
     pytest.param(
         {"gpumem": 3000},
-        "8192 MiB gpumem: 6000 in use, this Pod would make it 9000.",
+        "8192 MiB gpumem: 6000 in use, this Pod would make it 9000",
         id="memory",
     ),
     pytest.param(
         {"gpumem": 1000, "gpucores": 40},
-        "50 % gpucores: 20 in use, this Pod would make it 60.",
+        "50 % gpucores: 20 in use, this Pod would make it 60",
         id="cores",
     ),
     pytest.param(
         {"gpumem": 2000, "gpus": 2},
-        "8192 MiB gpumem: 6000 in use, this Pod would make it 10000.",
+        "8192 MiB gpumem: 6000 in use, this Pod would make it 10000",
         id="memory of two cards",
     ),
 ]

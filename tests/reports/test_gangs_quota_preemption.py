@@ -148,8 +148,8 @@ async def test_r77_by_gates_freed_room_goes_to_the_high_pod_first() -> None:
 async def test_r77_by_the_extender_no_room_is_given_away_while_the_victim_ends() -> None:
     """Its cards count until it is gone; then kube-scheduler's queue decides, by priority.
 
-    Between the two Pods nothing is kept here: kube-scheduler asks for the higher one first. Red:
-    a terminating Pod is taken for one that ended.
+    Between the two Pods nothing is kept here: kube-scheduler asks for the higher one first.
+    Red: a terminating Pod is taken for one that ended.
     """
     [victim] = fixtures.load(g0="1/15000/0")
     low, high = (build.pod(name, gpumem=15000) for name in ("low", "high"))

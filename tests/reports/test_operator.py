@@ -59,8 +59,8 @@ async def lives(world: World, pods: list[Json]) -> None:
 async def test_r82_a_watcher_that_died_fails_the_liveness_probe_and_says_why() -> None:
     """By a heartbeat of our own that does not come back: an idle stream and a dead one look alike.
 
-    Dead connections, resets and 410 on real sockets: tests/e2e/test_watches.py. Red:
-    `Health.heard` is called when the heartbeat is written.
+    Dead connections, resets and 410 on real sockets: tests/e2e/test_watches.py.
+    Red: `Health.heard` is called when the heartbeat is written.
     """
     own = build.pod(OWN.name, namespace=OWN.namespace, uid=OWN.uid, gpus=None)
     world = await World(*fixtures.t4x1(), own, own_pod=OWN).load()

@@ -43,8 +43,8 @@ def allocation(world: World, name: str) -> str:
 async def test_r42_two_pods_that_start_together_keep_each_its_own_slice(seed: int) -> None:
     """Identity decides, never the order of time: the API server checks the UID of a Binding.
 
-    What a node makes of it: tests/e2e_node/test_starts.py, twenty Pods at once. Red:
-    `Ledger.begin_binding` hands out the booking of the first held entry.
+    What a node makes of it: tests/e2e_node/test_starts.py, twenty Pods at once.
+    Red: `Ledger.begin_binding` hands out the booking of the first held entry.
     """
     big, small = build.pod("big", gpumem=24576), build.pod("small", gpumem=600)
     card = build.card(0, uuid=G0, memoryMiB=40960)
@@ -290,8 +290,8 @@ async def test_r52_an_allocation_that_can_not_be_read_closes_its_node_and_no_use
 ):
     """Fail closed where it counts, on a Pod that is bound; the same text elsewhere closes nothing.
 
-    The whole node, not the card alone: policy.md, section 9. Who may write it at all: R37. Red:
-    the mirror's sighting of it says nothing.
+    The whole node, not the card alone: policy.md, section 9. Who may write it at all: R37.
+    Red: the mirror's sighting of it says nothing.
     """
     garbled = f"{G0},NVIDIA,abc,0:;"
     broken = build.pod("broken", node="n1", allocated=garbled)

@@ -53,7 +53,7 @@ class Metrics:
 
     CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - who is asked for what, once each
         self,
         ledger: Ledger,
         *,
