@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cardwise.agent.main import main as agent_main
 from cardwise.agent.metrics import Metrics as AgentMetrics
+from cardwise.agent.probe import probe
+from cardwise.agent.simulated import SimulatedNvml
 from cardwise.controller.metrics import Metrics
 from cardwise.ledger import Ledger
+from cardwise.model import NodeOverrides
 from cardwise.names import EventReason, NodeReason, Reason
-from cardwise.settings import Settings, parse
+from cardwise.settings import Agent, Settings, parse
+from cardwise.wire.gpunodes import document_of
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -144,6 +149,52 @@ def test_the_page_of_operations_names_every_metric_of_ours_and_no_other() -> Non
 @pytest.mark.parametrize("event", EventReason)
 def test_every_event_is_explained_on_some_page(event: EventReason) -> None:
     assert any(f"`{event}`" in page.read_text() for page in PAGES)
+
+
+CHECK = OPERATIONS.partition("## Check a real GPU node")[2].partition("\n## ")[0]
+
+
+def test_every_line_that_the_check_of_a_node_compares_is_printed() -> None:
+    table = CHECK.partition("| line of")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", table, re.MULTILINE)
+    compared = {word for row in rows for word in re.findall(r"`(\w+)`", row)}
+    document = document_of(
+        probe(
+            "node-a", SimulatedNvml("v100x8", node="node-a").load(), Agent(), NodeOverrides()
+        ).node,
+        driver_version="1",
+    )
+
+    printed = {"driverVersion", "links", *document["status"]["cards"][0]}
+    printed |= set(document["status"]["links"][0])
+
+    assert compared == printed - {"cores", "slots", "between"}
+
+
+def test_the_check_of_a_node_finds_the_agent_and_its_settings() -> None:
+    agent = yaml.safe_load((ROOT / "manifests/base/agent.yaml").read_text())
+    (label,) = re.findall(r"get pods -o wide -l (\S+)=(\S+)", CHECK)
+    (command,) = re.findall(r"exec POD -- (cardwise-agent .*)$", CHECK, re.MULTILINE)
+    (container,) = agent["spec"]["template"]["spec"]["containers"]
+
+    program, *words = command.split()
+
+    assert label in agent["spec"]["template"]["metadata"]["labels"].items()
+    assert [program] == container["command"]
+    assert f"--config={words[words.index('--config') + 1]}" in container["args"]
+    agent_main.make_context("cardwise-agent", words)  # it knows every option
+
+
+def test_the_pod_that_checks_a_node_asks_for_what_the_page_says() -> None:
+    (file,) = set(re.findall(r"kubectl create -f (\S+)", CHECK))
+    pod = yaml.safe_load((ROOT / file).read_text())
+    (container,) = pod["spec"]["containers"]
+
+    (limit,) = re.findall(r"`CUDA_DEVICE_MEMORY_LIMIT_0` is `(\d+)m`", CHECK)
+
+    assert set(re.findall(r"cardwise-check", CHECK)) == {pod["metadata"]["name"]}
+    assert container["command"] == ["env"]
+    assert container["resources"]["limits"]["nvidia.com/gpumem"] == int(limit)
 
 
 def test_the_settings_that_page_and_manifests_show_are_the_defaults_of_every_section() -> None:

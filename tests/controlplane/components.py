@@ -65,7 +65,13 @@ def kube_apiserver(
     token_file: Path,
     service_account_key: Path,
     audit: bool,
+    services: str,
+    tokens_for_pods: bool,
 ) -> list[str]:
+    # TaintNodesByCondition would taint every hand-made Node for good where no controller manager
+    # runs. ServiceAccount would refuse a Pod in a namespace that is so new that the controller
+    # manager has not made its default account yet; no fake Pod needs a token.
+    unwanted = ["TaintNodesByCondition", *([] if tokens_for_pods else ["ServiceAccount"])]
     argv = [
         str(program),
         *serving.flags(port),
@@ -87,14 +93,9 @@ def kube_apiserver(
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={service_account_key}",
         f"--service-account-signing-key-file={service_account_key}",
-        # Nothing routes a Service's address; one of the loopback's leads to this machine, where a
-        # process can stand for the Service's Pods.
-        "--service-cluster-ip-range=127.1.0.0/16",
+        f"--service-cluster-ip-range={services}",
         "--allow-privileged=true",
-        # TaintNodesByCondition would taint every hand-made Node for good where no controller
-        # manager runs. ServiceAccount would refuse a Pod in a namespace that is so new that the
-        # controller manager has not made its default account yet; no fake Pod needs a token.
-        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+        f"--disable-admission-plugins={','.join(unwanted)}",
         # The benchmark's clients are not to be queued here.
         "--max-requests-inflight=4000",
         "--max-mutating-requests-inflight=2000",

@@ -11,6 +11,7 @@ container anywhere. kube-scheduler is started by itself, as it needs to know its
         print(cp.kubectl("get", "nodes"))
 """
 
+import ipaddress
 import secrets
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,7 @@ __all__ = [
     "Process",
     "fake_node",
     "free_port",
+    "program",
     "standing_ground",
 ]
 
@@ -48,6 +50,9 @@ _CRD: Final = "crds/gpunodes.yaml"
 SYSTEM_NAMESPACE: Final = "cardwise-system"
 SCHEDULER_ACCOUNT: Final = "cardwise-controller"
 _TOKEN_HOURS: Final = 24  # longer than any test run
+_SERVICES: Final = "127.1.0.0/16"
+"""Nothing routes a Service's address; one of the loopback's leads to this machine, where a process
+can stand for the Service's Pods."""
 
 
 class ControlPlane:
@@ -65,7 +70,7 @@ class ControlPlane:
     ca: Path
     """The certificate that everything here is verified against."""
 
-    def __init__(self, scratch: Scratch, binaries: Path) -> None:
+    def __init__(self, scratch: Scratch, binaries: Path, services: str = _SERVICES) -> None:
         """Make keys and kubeconfigs; `start` is the way in."""
         self.directory = scratch.path
         self._scratch = scratch
@@ -74,10 +79,11 @@ class ControlPlane:
         self.ca = self._pki.ca
         self._supervisor = Supervisor(self.directory, self.ca)
         self._service_account_key = self._pki.signing_key("service-accounts")
+        self._services = services
+        own = f"IP:{ipaddress.ip_network(services)[1]}"
         self._serving = components.Serving(
             *self._pki.server_certificate(
-                "server",
-                ["IP:127.0.0.1", "DNS:localhost", "IP:127.1.0.1", "DNS:kubernetes.default.svc"],
+                "server", ["IP:127.0.0.1", "DNS:localhost", own, "DNS:kubernetes.default.svc"]
             )
         )
         self._api_port = self._supervisor.reserve_port()
@@ -102,6 +108,8 @@ class ControlPlane:
         kwok: bool = True,
         controller_manager: bool = True,
         keep: bool = False,
+        services: str = _SERVICES,
+        tokens_for_pods: bool = False,
     ) -> Self:
         """Start one and return when it answers.
 
@@ -113,18 +121,21 @@ class ControlPlane:
             controller_manager: Run the controller manager. Without it, namespaces are not
                 deleted, owners' children stay, and Deployments make no Pods.
             keep: Keep the temporary directory.
+            services: The addresses of Services.
+            tokens_for_pods: Give Pods the tokens of their accounts, as a cluster does; then a
+                namespace takes Pods only when the controller manager has made its account.
         """
         if directory is not None and (directory / "etcd").exists():
             raise ControlPlaneError(f"{directory} holds an earlier run; name an empty directory")
         binaries = _binaries()
         scratch = Scratch(directory, keep=keep)
         try:
-            self = cls(scratch, binaries)
+            self = cls(scratch, binaries, services)
         except BaseException:
             scratch.remove()
             raise
         try:
-            self._start_api_server(audit=audit)
+            self._start_api_server(audit=audit, tokens_for_pods=tokens_for_pods)
             if kwok:
                 self._start_kwok(leases=controller_manager)
             if controller_manager:
@@ -341,7 +352,7 @@ class ControlPlane:
 
     # --- within -----------------------------------------------------------------------------------
 
-    def _start_api_server(self, *, audit: bool) -> None:
+    def _start_api_server(self, *, audit: bool, tokens_for_pods: bool) -> None:
         etcd_port = self._supervisor.reserve_port()
         etcd = self._supervisor.start(
             "etcd",
@@ -370,6 +381,8 @@ class ControlPlane:
                 token_file=tokens,
                 service_account_key=self._service_account_key,
                 audit=audit,
+                services=self._services,
+                tokens_for_pods=tokens_for_pods,
             ),
             url=self.server,
             core=True,
@@ -420,6 +433,11 @@ def standing_ground(cp: ControlPlane) -> None:
             raise ControlPlaneError(f"{manifest} is missing in this checkout")
         cp.apply(ROOT / manifest)
     cp.kubectl("wait", "--for=condition=Established", "--timeout=30s", f"-f={ROOT / _CRD}")
+
+
+def program(name: str) -> Path:
+    """Where a program of the control plane is."""
+    return _binaries() / name
 
 
 def _binaries() -> Path:

@@ -6,6 +6,7 @@ import json
 import platform
 import tarfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,18 +20,42 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 _APPLETS: Final = ("sh", "sleep", "env", "cat", "ls", "true", "false", "test", "echo", "grep")
 
 
+@dataclass(frozen=True)
+class Image:
+    """A name, a layer (a tar archive), and what a container of it runs and finds."""
+
+    name: str
+    layer: bytes
+    command: Sequence[str] = ()
+    env: Sequence[str] = ()
+    user: str = ""
+
+
 def write_busybox(archive: Path, busybox: Path) -> None:
     """Write busybox under two names: as what holds a Pod's sandbox, and to run things in."""
     layer = _layer(busybox)
-    blobs = {_digest(layer): layer}
-    manifests = []
-    for name, command in ((PAUSE, ["/bin/sleep", "2147483647"]), (BUSYBOX, ["/bin/sh"])):
+    env = ["PATH=/bin", IMAGE_ENV]
+    write(
+        archive,
+        Image(PAUSE, layer, ["/bin/sleep", "2147483647"], env),
+        Image(BUSYBOX, layer, ["/bin/sh"], env),
+    )
+
+
+def write(archive: Path, *images: Image) -> None:
+    """Write images of one layer each into one archive."""
+    blobs, manifests = {}, []
+    for image in images:
         config = _json(
             {
                 "architecture": _ARCHITECTURES[platform.machine()],
                 "os": "linux",
-                "config": {"Cmd": command, "Env": ["PATH=/bin", IMAGE_ENV]},
-                "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+                "config": {
+                    "Cmd": list(image.command),
+                    "Env": list(image.env),
+                    "User": image.user,
+                },
+                "rootfs": {"type": "layers", "diff_ids": [_digest(image.layer)]},
             }
         )
         manifest = _json(
@@ -38,13 +63,15 @@ def write_busybox(archive: Path, busybox: Path) -> None:
                 "schemaVersion": 2,
                 "mediaType": _LAYOUT.format("manifest"),
                 "config": _descriptor(_LAYOUT.format("config"), config),
-                "layers": [_descriptor("application/vnd.oci.image.layer.v1.tar", layer)],
+                "layers": [
+                    _descriptor("application/vnd.oci.image.layer.v1.tar", image.layer),
+                ],
             }
         )
-        blobs |= {_digest(config): config, _digest(manifest): manifest}
+        blobs |= {_digest(blob): blob for blob in (image.layer, config, manifest)}
         manifests.append(
             _descriptor(_LAYOUT.format("manifest"), manifest)
-            | {"annotations": {"io.containerd.image.name": name}}
+            | {"annotations": {"io.containerd.image.name": image.name}}
         )
     index = _json({"schemaVersion": 2, "manifests": manifests})
     with tarfile.open(archive, "w") as tar:
@@ -52,6 +79,21 @@ def write_busybox(archive: Path, busybox: Path) -> None:
         _add(tar, "index.json", index)
         for digest, blob in blobs.items():
             _add(tar, "blobs/" + digest.replace(":", "/"), blob)
+
+
+def layer_of(root: Path) -> bytes:
+    """A directory as a layer: everything root's, with the modes that it has."""
+    written = io.BytesIO()
+
+    def roots(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+        entry.uid = entry.gid = 0
+        entry.uname = entry.gname = "root"
+        return entry
+
+    with tarfile.open(fileobj=written, mode="w") as tar:
+        for path in sorted(root.iterdir()):
+            tar.add(path, path.name, filter=roots)
+    return written.getvalue()
 
 
 def _layer(busybox: Path) -> bytes:

@@ -66,9 +66,10 @@ class Node:
     kubelet: Process
     containerd: Process
 
-    def __init__(self, cp: ControlPlane, name: str, directory: Path) -> None:
+    def __init__(self, cp: ControlPlane, name: str, directory: Path, network: str = "") -> None:
         """Make the namespaces; `start` is the way in."""
         self.cp = cp
+        self._network = network
         self.name = name
         self.directory = directory
         self._binaries = _built()
@@ -82,12 +83,15 @@ class Node:
 
     @classmethod
     @contextlib.contextmanager
-    def start(cls, cp: ControlPlane, name: str) -> Iterator[Self]:
-        """Start containerd and kubelet, and end everything of theirs."""
+    def start(cls, cp: ControlPlane, name: str, network: str = "") -> Iterator[Self]:
+        """Start containerd and kubelet, and end everything of theirs.
+
+        ``network`` is the script of a CNI plugin; without it Pods have to be on the host's network.
+        """
         with _alone():
             directory = cp.directory / name
             directory.mkdir()
-            node = cls(cp, name, directory)
+            node = cls(cp, name, directory, network)
             try:
                 node.start_containerd()
                 node.start_kubelet()
@@ -110,7 +114,8 @@ class Node:
         config = self.directory / "containerd.toml"
         if not config.exists():
             runc = self._debian / "usr/sbin/runc"
-            config.write_text(settings.containerd(self.directory, runc=runc))
+            document = settings.containerd(self.directory, runc=runc, plugin=self._network)
+            config.write_text(document)
         (library,) = (self._debian / "usr/lib").glob("*/libseccomp.so.2")
         path = f"{self._binaries}:{os.environ['PATH']}"
         self.containerd = self.run(

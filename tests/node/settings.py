@@ -7,17 +7,24 @@ from node.images import PAUSE
 
 CONTAINERD_SOCKET: Final = "/run/containerd/containerd.sock"
 
-_NETWORK: Final = """\
-{"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "never-called"}]}
+_PLUGIN: Final = "test-network"
+_NETWORK: Final = f"""\
+{{"cniVersion": "1.0.0", "name": "test", "plugins": [{{"type": "{_PLUGIN}"}}]}}
 """
-"""Pods are on the host's network, so nobody calls a plugin; without any, the node is not ready."""
+"""For Pods on the host's network nobody calls it; but without any, the node is not ready."""
 
 
-def containerd(directory: Path, *, runc: Path) -> str:
-    """containerd's own settings, as TOML; what is left out is as containerd has it (CDI is on)."""
+def containerd(directory: Path, *, runc: Path, plugin: str = "") -> str:
+    """containerd's own settings, as TOML; what is left out is as containerd has it (CDI is on).
+
+    ``plugin`` is a script that joins Pods to a network, by CNI.
+    """
     network = directory / "cni"
     network.mkdir()
-    (network / "10-none.conflist").write_text(_NETWORK)
+    (network / "10-test.conflist").write_text(_NETWORK)
+    if plugin:
+        (network / _PLUGIN).write_text(plugin)
+        (network / _PLUGIN).chmod(0o755)
     runtime = "io.containerd.cri.v1.runtime"
     return f"""\
 version = 3
@@ -33,6 +40,7 @@ disable_apparmor = true
 [plugins."{runtime}".cni]
 bin_dirs = ["{network}"]
 conf_dir = "{network}"
+use_internal_loopback = true
 [plugins."{runtime}".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 [plugins."{runtime}".containerd.runtimes.runc.options]
