@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 import build
+import hami
 from cardwise import names
 from cardwise.names import GATE, Door, NodeEvent, Reason
-from cardwise.settings import Rejections, Scheduling, Settings
+from cardwise.settings import Migration, Rejections, Scheduling, Settings
 from cardwise.wire import pods
 from controllers import World, passing
 from fakes.cluster import refused
@@ -599,12 +600,12 @@ async def test_r67_what_is_no_second_owner(allocatable: int | None, sick: bool) 
 
 async def test_r67_on_a_node_that_hami_serves_its_plugin_is_the_owner() -> None:
     """Red: ``owners._slots`` does not look at ``by_hami``."""
-    [gpunode] = fixtures.t4x2()
-    gpunode["metadata"]["labels"] = {names.SOURCE: names.SOURCE_HAMI}
-    async with living(gpunode, build.node_object("n1", gpus=2)) as world:
+    settings = Settings(migration=Migration(hamiNodes=True))
+    async with living(hami.node("n1", 2, gpus=2), settings=settings) as world:
         await passing(170)
 
-        assert _conditions(world) == {}
+        assert _conditions(world).keys() == {names.CONDITION_READY}
+        assert told(world, NodeEvent.OWNER_CONFLICT) == []
 
 
 async def test_r67_the_agents_own_conditions_stay_beside_it() -> None:

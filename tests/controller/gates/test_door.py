@@ -354,7 +354,7 @@ async def test_while_it_may_not_act_it_looks_twice_a_second_however_many_come() 
             await passing(0.01)
         looked.clear()
         await passing(10)
-        assert len(looked) <= 21
+        assert len(looked) <= 31  # once a second it is the keeper of HAMi's nodes that looks
 
 
 async def test_a_refused_pin_is_told_and_tried_again() -> None:
