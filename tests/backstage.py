@@ -296,6 +296,16 @@ class Backstage:
         status = {"status": {"capacity": amounts, "allocatable": amounts}}
         self.cp.request("PATCH", f"/api/v1/nodes/{node}/status", status, content_type=_STRATEGIC)
 
+    def agent(self, node: str, profile: Json) -> None:
+        """Our agent comes to a node whose cards a GPUNode's JSON tells."""
+        file = self.cp.directory / f"{node}.yaml"
+        file.write_text(yaml.safe_dump(profile))
+        self._start_agent(node, file)
+
+    def agent_leaves(self, node: str) -> None:
+        """Our agent leaves it."""
+        self._agents.pop(node).kill()
+
     def _start_agent(self, node: str, profile: str | Path) -> None:
         config = self.cp.directory / "agent.yaml"
         config.write_text(f"agent: {{reportSeconds: 1}}\nscheduling: {{door: {self.door}}}")

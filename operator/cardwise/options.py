@@ -1,9 +1,26 @@
-"""Command-line options that more than one process has."""
+"""Command-line options, and their mistakes, that more than one process has."""
 
 import logging
 import sys
 
 import click
+
+
+class BadInput(click.ClickException):
+    """Input that can't be used: one sentence on standard error, exit status 2."""
+
+    exit_code = 2
+
+
+output = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="A table for people, or JSON for programs.",
+)
+"""How a command prints."""
 
 log_level = click.option(
     "--log-level",

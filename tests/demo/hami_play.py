@@ -7,8 +7,6 @@ ours gets its process here, and a node's labels say which device plugin would be
 import threading
 from typing import Any
 
-import yaml
-
 from backstage import Backstage
 from cardwise import names
 from controlplane.launcher import ROOT, ApiError, ControlPlane, Process
@@ -24,16 +22,6 @@ _SETTINGS = ROOT / "manifests/overlays/shadow/cardwise.yaml"
 
 class _Beside(Backstage):
     overlay = "migration"
-
-    def agent(self, node: str, profile: Json) -> None:
-        """Our agent comes to a node."""
-        file = self.cp.directory / f"{node}.yaml"
-        file.write_text(yaml.safe_dump(profile))
-        self._start_agent(node, file)
-
-    def agent_leaves(self, node: str) -> None:
-        """Our agent leaves it."""
-        self._agents.pop(node).kill()
 
     def end(self) -> None:
         """End every process."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from cardwise import names
 from controlplane.launcher import ROOT, ApiError, ControlPlane, free_port
@@ -23,15 +22,6 @@ class Move(Stage):
     """Cardwise beside HAMi."""
 
     overlay = "migration"
-
-    def agent(self, node: str, profile: Json) -> None:
-        """Our agent comes to a node that HAMi's device plugin has left."""
-        file = self.cp.directory / f"{node}.yaml"
-        file.write_text(yaml.safe_dump(profile))
-        self._start_agent(node, file)
-
-    def agent_leaves(self, node: str) -> None:
-        self._agents.pop(node).kill()
 
     def sources(self) -> dict[str, str]:
         """By GPUNode with cards: whom it comes from."""

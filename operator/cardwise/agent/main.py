@@ -54,12 +54,6 @@ class SystemClock:
         return time.monotonic()
 
 
-class _BadInput(click.ClickException):
-    """Bad input: one sentence on standard error, exit status 2."""
-
-    exit_code = 2
-
-
 @click.command()
 @click.option(
     "--nvml",
@@ -97,11 +91,11 @@ def main(
         if printing:
             _print(source, name, settings)
         elif kubeconfig and not Path(kubeconfig).is_file():
-            raise _BadInput(f"--kubeconfig is {kubeconfig}: there is no such file")
+            raise options.BadInput(f"--kubeconfig is {kubeconfig}: there is no such file")
         else:
             asyncio.run(_publish(source, name, settings, kubeconfig, metrics_listen))
     except CardwiseError as error:
-        raise _BadInput(str(error)) from error
+        raise options.BadInput(str(error)) from error
     except OSError as error:
         raise click.ClickException(str(error)) from error
 

@@ -11,28 +11,16 @@ import click
 import orjson
 from rich.console import Console
 
+from cardwise import options
 from cardwise.cli.rendering import print_rows
 from cardwise.wire.fields import at, items, text
 
 _SECONDS = 10.0
 
 
-class _Unreadable(click.ClickException):
-    """A report that can't be read: one sentence on standard error, exit status 2."""
-
-    exit_code = 2
-
-
 @click.command("shadow-report", short_help="What Cardwise would have placed otherwise.")
 @click.argument("source", metavar="[URL|FILE]", default="http://127.0.0.1:9395/shadow")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="A table for people, or JSON for programs.",
-)
+@options.output
 def shadow_report(source: str, output: str) -> None:
     """Print where Pods that HAMi placed would have gone by Cardwise.
 
@@ -46,7 +34,7 @@ def shadow_report(source: str, output: str) -> None:
         return
     totals = report.get("totals")
     if not isinstance(totals, Mapping):
-        raise _Unreadable(f"{source} holds no report of a shadow")
+        raise options.BadInput(f"{source} holds no report of a shadow")
     counts = ", ".join(f"{number} {result.replace('_', ' ')}" for result, number in totals.items())
     click.echo(f"since {text(report.get('since'))}: {counts}")
     rows = [_row(each) for each in items(report.get("differences"))]
@@ -66,9 +54,9 @@ def _read(source: str) -> dict[str, Any]:
             body = Path(source).read_bytes()
         report = orjson.loads(body)
     except (OSError, ValueError) as error:
-        raise _Unreadable(f"{source} can't be read: {error}") from error
+        raise options.BadInput(f"{source} can't be read: {error}") from error
     if not isinstance(report, dict):
-        raise _Unreadable(f"{source} holds no report of a shadow")
+        raise options.BadInput(f"{source} holds no report of a shadow")
     return report
 
 

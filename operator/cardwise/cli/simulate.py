@@ -10,7 +10,7 @@ import click
 import orjson
 from rich.console import Console
 
-from cardwise import settings_file
+from cardwise import options, settings_file
 from cardwise.cli import documents
 from cardwise.cli.placements import Simulation
 from cardwise.cli.rendering import document_of, print_tables
@@ -18,22 +18,9 @@ from cardwise.cli.simulation import simulate as simulation_of
 from cardwise.errors import BadDocument, BadSettings
 
 
-class _Unreadable(click.ClickException):
-    """A file that can't be used: one sentence on standard error, exit status 2."""
-
-    exit_code = 2
-
-
 @click.command(short_help="Place the Pods of some files without a cluster.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="A table for people, or JSON for programs.",
-)
+@options.output
 @click.option("--trace", is_flag=True, help="Tell of every node and card, however many.")
 @click.option(
     "--no-admission",
@@ -74,7 +61,7 @@ def simulate(
             documents.read(files), settings, admission=not no_admission, trace=trace
         )
     except (BadDocument, BadSettings) as error:
-        raise _Unreadable(str(error)) from error
+        raise options.BadInput(str(error)) from error
     for note in found.notes:
         click.echo(note, err=True)
     _print(found, output, trace=trace)

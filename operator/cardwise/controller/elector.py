@@ -12,11 +12,10 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from cardwise.controller.clock import Clock
+from cardwise.controller.clock import Clock, rfc3339_micro
 from cardwise.errors import ApiError
 from cardwise.ports import Cluster
 from cardwise.wire.fields import at, mapping, quoted, text
@@ -241,8 +240,7 @@ class Elector:
         }
 
     def _now(self) -> str:
-        moment = datetime.fromtimestamp(self._clock.unix(), UTC)
-        return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return rfc3339_micro(self._clock.unix())
 
 
 def _count(value: object) -> int:

@@ -8,10 +8,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from cardwise.controller.clock import Clock
+from cardwise.controller.clock import Clock, rfc3339
 from cardwise.controller.gate import Gate
 from cardwise.errors import ApiError
 from cardwise.names import (
@@ -258,8 +257,7 @@ class HamiNodes:
                 _log.warning("node %s of HAMi's offers no card: %s", name, trouble)
 
     def _now(self) -> str:
-        now = datetime.fromtimestamp(self._clock.unix(), UTC)
-        return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return rfc3339(self._clock.unix())
 
 
 def _what_counts(node: Json) -> Json:

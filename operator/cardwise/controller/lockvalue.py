@@ -10,6 +10,7 @@ Not among the codecs of ``wire``: what a lock says depends on the calendar.
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from cardwise.controller.clock import rfc3339
 from cardwise.model import PodRef
 from cardwise.names import NODE_LOCK
 from cardwise.wire.fields import annotations_of, at, text
@@ -52,8 +53,7 @@ def lock_of(node: Json) -> Lock | None:
 
 def value_of(pod: PodRef, unix_seconds: int) -> str:
     """The value of a lock for a Pod."""
-    since = datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return f"{since},{pod.namespace},{pod.name}"
+    return f"{rfc3339(unix_seconds)},{pod.namespace},{pod.name}"
 
 
 def lock_patch(node: Json, value: str | None) -> Json:

@@ -1,9 +1,8 @@
 """Events of the controller on Nodes: rare, written at once, never on the path of an answer."""
 
 import logging
-from datetime import UTC, datetime
 
-from cardwise.controller.clock import Clock
+from cardwise.controller.clock import Clock, rfc3339_micro
 from cardwise.controller.gate import Gate
 from cardwise.errors import ApiError
 from cardwise.names import NodeEvent
@@ -33,7 +32,7 @@ class NodeNotes:
             warning=reason is not NodeEvent.TAKES_PODS,
             reason=reason,
             note=note,
-            when=datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            when=rfc3339_micro(now),
             serial=int(now * 1_000_000),
             controller=self._instance,
         )

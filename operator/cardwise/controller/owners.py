@@ -9,10 +9,9 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-from cardwise.controller.clock import Clock
+from cardwise.controller.clock import Clock, rfc3339
 from cardwise.controller.nodenotes import NodeNotes
 from cardwise.ledger import Ledger
 from cardwise.ledger.nodes import NodeAccount
@@ -106,13 +105,12 @@ class Owners:
         return news
 
     def _condition(self, note: str, before: Condition | None) -> Condition:
-        now = datetime.fromtimestamp(self._clock.unix(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return Condition(
             type=CONDITION_OWNER_CONFLICT,
             holds=True,
             reason="CountsDiffer",
             message=note,
-            since=before.since if before is not None else now,
+            since=before.since if before is not None else rfc3339(self._clock.unix()),
         )
 
 

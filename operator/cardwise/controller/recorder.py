@@ -9,9 +9,8 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from cardwise.controller.clock import Clock
+from cardwise.controller.clock import Clock, rfc3339_micro
 from cardwise.controller.gate import Gate
 from cardwise.errors import ApiError
 from cardwise.model import PodRef
@@ -142,7 +141,7 @@ class Recorder:
             return  # the active replica sees the same, and tells
         posted.written = self._clock.monotonic()
         now = self._clock.unix()
-        when = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        when = rfc3339_micro(now)
         try:
             if posted.name:
                 try:

@@ -10,13 +10,12 @@ import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 from aiohttp import web
 
-from cardwise.controller.clock import Clock
+from cardwise.controller.clock import Clock, rfc3339
 from cardwise.controller.gates.tracker import Tracker
 from cardwise.engine.decide import Memo, decide, leading_word
 from cardwise.ledger import Ledger, Stage
@@ -213,9 +212,8 @@ class Shadow:
 
     def report(self) -> Json:
         """How many were compared with which result, and the newest thousand differences."""
-        since = datetime.fromtimestamp(self._since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
-            "since": since,
+            "since": rfc3339(self._since),
             "totals": {result: self._totals[result] for result in RESULTS},
             "differences": list(self._differences),
         }
