@@ -136,6 +136,18 @@ async def test_who_changes_it_again_and_again_is_not_raced() -> None:
     assert machine.resources == ONE
 
 
+async def test_kubelets_count_for_a_sick_card_is_left_alone() -> None:
+    """It lowers the allocatable side alone, of a count that we had written before it registered."""
+    machine = Machine()
+    machine.publish(1)
+    fewer = {RESOURCE_COUNT: "5"}
+
+    await machine.run((10, lambda: machine.store.write("n1", fewer, sides=("allocatable",))))
+
+    assert machine.store.nodes["n1"]["status"]["allocatable"][RESOURCE_COUNT] == "5"
+    assert len(machine.store.writes) == 1
+
+
 async def test_a_node_that_is_made_anew_advertises_again() -> None:
     machine = Machine()
     machine.publish(1)

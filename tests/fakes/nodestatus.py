@@ -2,7 +2,7 @@
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from cardwise.errors import ApiError
@@ -63,9 +63,11 @@ class FakeNodeStatus:
         self._ours.pop(name, None)
         self._tell(name)
 
-    def write(self, name: str, resources: Mapping[str, str | None]) -> None:
-        """Somebody else writes resources on both sides; None removes one."""
-        self._write(name, resources, ours=False)
+    def write(
+        self, name: str, resources: Mapping[str, str | None], *, sides: Sequence[str] = SIDES
+    ) -> None:
+        """Somebody else writes resources, on both sides or one; None removes one."""
+        self._write(name, resources, ours=False, sides=sides)
 
     def remove(self, name: str) -> None:
         """The Node goes."""
@@ -77,8 +79,15 @@ class FakeNodeStatus:
         """Every watch ends, by itself or with an error."""
         self._watches.end(error)
 
-    def _write(self, name: str, resources: Mapping[str, str | None], *, ours: bool) -> None:
-        for side in SIDES:
+    def _write(
+        self,
+        name: str,
+        resources: Mapping[str, str | None],
+        *,
+        ours: bool,
+        sides: Sequence[str] = SIDES,
+    ) -> None:
+        for side in sides:
             amounts = self.nodes[name].setdefault("status", {}).setdefault(side, {})
             owned = self._ours.setdefault(name, {}).setdefault(side, set())
             for resource, amount in resources.items():

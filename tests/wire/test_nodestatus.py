@@ -174,14 +174,17 @@ def node(
     capacity: Mapping[str, Any],
     *,
     ours: tuple[str, ...] = (),
+    ours_allocatable: tuple[str, ...] | None = None,
     allocatable: Mapping[str, Any] | None = None,
 ) -> Json:
-    def entry(manager: str, *resources: str) -> Json:
-        fields = {"f:status": {"f:capacity": {f"f:{resource}": {} for resource in resources}}}
-        return {"manager": manager, "subresource": "status", "fieldsV1": fields}
+    def entry(manager: str, capacity: tuple[str, ...], allocatable: tuple[str, ...]) -> Json:
+        sides = {"f:capacity": capacity, "f:allocatable": allocatable}
+        fields = {side: {f"f:{name}": {} for name in written} for side, written in sides.items()}
+        return {"manager": manager, "subresource": "status", "fieldsV1": {"f:status": fields}}
 
+    own = entry(MANAGER_AGENT, ours, ours if ours_allocatable is None else ours_allocatable)
     return {
-        "metadata": {"managedFields": [entry("kubelet", "cpu"), entry(MANAGER_AGENT, *ours)]},
+        "metadata": {"managedFields": [entry("kubelet", ("cpu",), ("cpu",)), own]},
         "status": {
             "capacity": {"cpu": "8", **capacity},
             "allocatable": {
@@ -218,6 +221,16 @@ ALL = tuple(WANTED)
             node({**STANDS, RESOURCE_COUNT: "0"}, ours=ALL[1:]),
             {},
             id="the zero of a device plugin that is away",
+        ),
+        pytest.param(
+            node(
+                STANDS,
+                ours=ALL,
+                ours_allocatable=ALL[1:],
+                allocatable={**STANDS, RESOURCE_COUNT: "7"},
+            ),
+            {},
+            id="a count of ours that a device plugin lowered for a sick card",
         ),
         pytest.param(
             node({**STANDS, RESOURCE_COUNT: "7"}, ours=ALL),

@@ -78,16 +78,14 @@ def changes_of(node: Json, resources: Mapping[str, int]) -> dict[str, int | None
 
 
 def advertised(node: Json) -> frozenset[str]:
-    """The resources of a Node that an agent wrote and nobody changed since.
+    """The resources of a Node that an agent wrote and nobody changed since, on either side.
 
-    By the Node's own account of who wrote which field last (``metadata.managedFields``).
+    By the Node's own account of who wrote which field last (``metadata.managedFields``). Where
+    kubelet agrees with our count it writes nothing, and the count is an agent's still; once a card
+    is unhealthy it lowers the allocatable side alone, and from then on the count is kubelet's.
     """
-    fields = [
-        mapping(at(entry, "fieldsV1", "f:status", "f:capacity"))
-        for entry in items(at(node, "metadata", "managedFields"))
-        if at(entry, "manager") == names.MANAGER_AGENT
-    ]
-    return frozenset(key.removeprefix("f:") for each in fields for key in each)
+    capacity, allocatable = (_written(node, side) for side in _SIDES)
+    return capacity & allocatable
 
 
 def count_of(node: Json) -> int:
@@ -102,6 +100,16 @@ def patch_of(changes: Mapping[str, int | None]) -> Json:
     """Changes as a merge patch of a Node's status."""
     amounts = {name: None if amount is None else str(amount) for name, amount in changes.items()}
     return {"status": dict.fromkeys(_SIDES, amounts)}
+
+
+def _written(node: Json, side: str) -> frozenset[str]:
+    """The resources that an agent wrote last, on one side."""
+    fields = [
+        mapping(at(entry, "fieldsV1", "f:status", f"f:{side}"))
+        for entry in items(at(node, "metadata", "managedFields"))
+        if at(entry, "manager") == names.MANAGER_AGENT
+    ]
+    return frozenset(key.removeprefix("f:") for each in fields for key in each)
 
 
 def _amounts(node: Json, side: str) -> Json:
