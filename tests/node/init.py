@@ -14,14 +14,22 @@ from pathlib import Path
 
 HIDDEN = ("/var/lib", "/var/log")
 """Empty in the node, whatever the machine has there."""
-OWN = {"run": "/run", "kubelet": "/var/lib/kubelet", "containerd": "/var/lib/containerd"}
+OWN = {
+    "run": "/run",
+    "kubelet": "/var/lib/kubelet",
+    "containerd": "/var/lib/containerd",
+    "vgpu": "/usr/local/vgpu",
+}
 """Directories of the node that the tests see, too."""
+LOCAL = Path("/usr/local")
+"""Of the node's own, with all that the machine has there but HAMi-core."""
 
 
 def main(directory: Path) -> None:
     _mount("--make-rprivate", "/")
     for place in HIDDEN:
         _mount("-t", "tmpfs", "-o", "mode=755", "node", place)
+    _own_local()
     for name, place in OWN.items():
         (directory / name).mkdir(exist_ok=True)
         Path(place).mkdir(exist_ok=True)
@@ -31,6 +39,20 @@ def main(directory: Path) -> None:
     while True:
         signal.sigwait({signal.SIGCHLD})
         _reap()
+
+
+def _own_local() -> None:
+    """Make a place for HAMi-core without making it on the machine."""
+    behind = Path("/var/lib/machine-local")
+    behind.mkdir()
+    _mount("--rbind", str(LOCAL), str(behind))
+    _mount("-t", "tmpfs", "-o", "mode=755", "node", str(LOCAL))
+    for place in behind.iterdir():
+        if place.is_symlink():
+            (LOCAL / place.name).symlink_to(place.readlink())
+        elif place.is_dir() and place.name != "vgpu":
+            (LOCAL / place.name).mkdir()
+            _mount("--rbind", str(place), str(LOCAL / place.name))
 
 
 def _mount(*words: str) -> None:

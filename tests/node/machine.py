@@ -218,6 +218,11 @@ class Node:
         """Where containerd looks for CDI specs, as it is found from outside."""
         return self.directory / "run" / "cdi"
 
+    @property
+    def hami_core(self) -> Path:
+        """Where HAMi-core is looked for, as it is found from outside; empty at first."""
+        return self.directory / "vgpu"
+
     def wait_until_ready(self, within: float = 60) -> None:
         """Wait until kubelet has told the API server that the node is ready."""
         self.cp.wait(f"node {self.name} to be ready", self._ready, within)

@@ -13,6 +13,7 @@ import yaml
 from cardwise import names
 from cardwise.agent.deviceplugin import checkpoint
 from cardwise.agent.simulated import shipped
+from cardwise.names import Door
 from controlplane.launcher import ROOT, ControlPlane, Process, standing_ground
 from node.machine import Node
 from node.pods import Json, pod
@@ -27,9 +28,11 @@ class Ward:
 
     agent: Process
 
-    def __init__(self, cp: ControlPlane, node: Node) -> None:
+    def __init__(self, cp: ControlPlane, node: Node, door: Door = Door.EXTENDER) -> None:
         """Install what the agent finds; `raised` is the way in."""
         self.cp = cp
+        self._settings = node.directory / "cardwise.yaml"
+        self._settings.write_text(yaml.safe_dump({"scheduling": {"door": door.value}}))
         self.node = node
         self._bound = 0
         self._profile = node.directory / "cards.yaml"
@@ -42,16 +45,16 @@ class Ward:
 
     @classmethod
     @contextlib.contextmanager
-    def raised(cls) -> Iterator[Self]:
+    def raised(cls, door: Door = Door.EXTENDER) -> Iterator[Self]:
         """Start everything, and end it."""
         with ControlPlane.start(kwok=False) as cp, Node.start(cp, "node-a") as node:
             node.wait_until_ready()
-            yield cls(cp, node)
+            yield cls(cp, node, door)
 
     def start_agent(self) -> None:
         """Start the agent in the node, where it finds kubelet's directory at its fixed place."""
         argv = [str(_AGENT), "--nvml", f"simulated:{self._profile}", "--node-name", self.node.name]
-        argv += ["--kubeconfig", str(self.account)]
+        argv += ["--kubeconfig", str(self.account), "--config", str(self._settings)]
         self.agent = self.node.run("agent", argv)
 
     def offers(self, slots: int, within: float = 30) -> None:
