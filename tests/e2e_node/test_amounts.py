@@ -63,24 +63,11 @@ def test_the_slots_of_a_sick_card_are_gone_and_stay_gone(ward: Ward) -> None:
     advertises(ward, SLOTS)
 
 
-def test_a_restart_of_kubelet_leaves_our_amounts(ward: Ward) -> None:
+@pytest.mark.parametrize("lost", [False, True], ids=["with-its-accounts", "without"])
+def test_a_restart_of_kubelet_leaves_our_amounts(ward: Ward, lost: bool) -> None:
     advertises(ward, SLOTS)
 
-    ward.restart_kubelet()
+    ward.restart_kubelet(lost=lost)
 
-    advertises(ward, SLOTS)
-
-
-def test_a_kubelet_that_lost_its_accounts_zeroes_all_and_all_comes_back(ward: Ward) -> None:
-    """It takes the node for a new one and sets every extended resource to zero, ours too."""
-    advertises(ward, SLOTS)
-    ward.node.kubelet.kill()
-    (ward.node.plugins / "kubelet_internal_checkpoint").unlink()
-
-    ward.node.start_kubelet()
-
-    ward.cp.wait(
-        "kubelet to zero them", lambda: "Zero out resource" in ward.node.kubelet.log.read_text(), 30
-    )
     advertises(ward, SLOTS)
     assert seen(ward, 5) == {(SLOTS, MEMORY, CORES)}

@@ -127,10 +127,15 @@ class Ward:
             },
         )
 
-    def restart_kubelet(self) -> None:
-        """Kill kubelet and start it, until it knows the agent again and the node is ready."""
+    def restart_kubelet(self, *, lost: bool = False) -> None:
+        """Kill kubelet and start it, until it knows the agent again and the node is ready.
+
+        ``lost``: it finds no accounts of the devices that it gave.
+        """
         before = self._registrations()
         self.node.kubelet.kill()
+        if lost:
+            (self.node.plugins / checkpoint.FILE).unlink()
         self.node.start_kubelet()
         self._known(before)
 
