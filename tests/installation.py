@@ -68,8 +68,10 @@ class Installation:
             ],
             "patches": [
                 port("Service", "/spec/ports/0/port"),
-                port("MutatingWebhookConfiguration", "/webhooks/0/clientConfig/service/port"),
-                port("MutatingWebhookConfiguration", "/webhooks/1/clientConfig/service/port"),
+                *(
+                    port("MutatingWebhookConfiguration", f"/webhooks/{n}/clientConfig/service/port")
+                    for n in range(3)
+                ),
             ],
         }
         (self._directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))

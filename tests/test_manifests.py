@@ -23,6 +23,7 @@ import yaml
 from cardwise import names, ports
 from cardwise.agent.deviceplugin.files import NodeFiles
 from cardwise.agent.main import POD_NAMESPACE
+from cardwise.controller import selftest
 from cardwise.names import Door
 from cardwise.settings import Migration, Scheduling, Settings, parse
 from cardwise_webhook import review
@@ -550,6 +551,13 @@ FOR_CERTIFICATES: Final = {
     "patch_webhook_configuration",
 }
 """The verbs of `ports.Cluster` that these are for."""
+SELF_TEST: Final[dict[str, set[Right]]] = {
+    "dry_run_pod_template": {("", "podtemplates", "create")},
+    "webhook_configuration": {
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "get")
+    },
+}
+"""What each verb of `ports.Cluster` needs that tests the webhook."""
 STORE: Final[dict[str, set[Right]]] = {
     "get": {("cardwise.dev", "gpunodes", "get")},
     "create": {("cardwise.dev", "gpunodes", "create"), ("", "nodes", "get")},
@@ -607,8 +615,9 @@ def test_the_controller_may_do_what_it_does_and_nothing_else(overlay: str) -> No
         (FOR_HAMI, overlay == "migration"),
     )
     parts = [EVERYWHERE, *(verbs for verbs, _ in by_part)]
-    assert verbs_of(ports.Cluster) == set().union(*parts) | FOR_CERTIFICATES
+    assert verbs_of(ports.Cluster) == set().union(*parts) | FOR_CERTIFICATES | SELF_TEST.keys()
     certificates = CERTIFICATES if overlay in SELF_SIGNED else {"Role": set(), "ClusterRole": set()}
+    self_test = SELF_TEST if overlay in WITH_WEBHOOK else {verb: set() for verb in SELF_TEST}
 
     assert rights(overlay, "ClusterRole", "cardwise-controller") == (
         set().union(*EVERYWHERE.values())
@@ -617,9 +626,13 @@ def test_the_controller_may_do_what_it_does_and_nothing_else(overlay: str) -> No
         | WATCHES
         | WRITE_ALLOCATIONS
         | certificates["ClusterRole"]
+        | self_test["webhook_configuration"]
     )
     assert rights(overlay, "Role", "cardwise-controller") == (
-        set().union(*AT_HOME.values()) | ELECTION | certificates["Role"]
+        set().union(*AT_HOME.values())
+        | ELECTION
+        | certificates["Role"]
+        | self_test["dry_run_pod_template"]
     )
 
 
@@ -682,13 +695,13 @@ def test_the_api_servers_way_ends_where_the_webhook_listens(overlay: str) -> Non
     assert client["port"] == port["port"]
     assert options(asked)["--listen"] == f"0.0.0.0:{listens['containerPort']}"
     assert client["path"] == "/mutate"
-    assert others == [client]
+    assert others == [client, client]
 
 
 @pytest.mark.parametrize("overlay", WITH_WEBHOOK)
 def test_the_webhook_is_narrow_short_and_strict(overlay: str) -> None:
     (configuration,) = built(overlay, "MutatingWebhookConfiguration")
-    webhook, _ = configuration["webhooks"]
+    webhook, *_ = configuration["webhooks"]
 
     assert webhook["failurePolicy"] == "Fail"
     assert webhook["timeoutSeconds"] <= 5
@@ -702,7 +715,7 @@ def test_the_webhook_is_narrow_short_and_strict(overlay: str) -> None:
 @pytest.mark.parametrize("overlay", WITH_WEBHOOK)
 def test_a_workload_is_only_warned_of(overlay: str) -> None:
     (configuration,) = built(overlay, "MutatingWebhookConfiguration")
-    pods, webhook = configuration["webhooks"]
+    pods, webhook, _ = configuration["webhooks"]
 
     assert webhook["failurePolicy"] == "Ignore", "nobody waits for a warning"
     assert webhook["timeoutSeconds"] <= 2
@@ -713,6 +726,27 @@ def test_a_workload_is_only_warned_of(overlay: str) -> None:
     assert asked == {key: list(kinds) for key, kinds in review.WORKLOADS.items()}
     *_, condition = webhook["matchConditions"]
     assert quoted_in(condition["expression"]) == [*names.RESOURCES, *names.RESOURCES]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_controller_tests_the_webhook_where_there_is_one(overlay: str) -> None:
+    asks = "--webhook-self-test" in container(overlay, "controller")["args"]
+    assert asks == (overlay in WITH_WEBHOOK)
+
+
+@pytest.mark.parametrize("overlay", WITH_WEBHOOK)
+def test_the_test_of_the_webhook_is_asked_about_and_nothing_else_is(overlay: str) -> None:
+    (configuration,) = built(overlay, "MutatingWebhookConfiguration")
+    *_, webhook = configuration["webhooks"]
+
+    metadata = selftest.TEMPLATE["metadata"]
+    assert webhook["namespaceSelector"]["matchLabels"] == {
+        "kubernetes.io/metadata.name": metadata["namespace"]
+    }
+    assert webhook["objectSelector"]["matchLabels"] == metadata["labels"]
+    assert webhook["failurePolicy"] == "Fail", "without a refusal nobody learns why"
+    (rule,) = webhook["rules"]
+    assert (rule["operations"], rule["resources"]) == (["CREATE"], ["podtemplates"])
 
 
 @pytest.mark.parametrize("overlay", WITH_WEBHOOK)

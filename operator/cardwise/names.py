@@ -101,6 +101,8 @@ NODE_SCORE = "hami.io/node-nvidia-score"
 """Likewise: how near its cards are to each other."""
 WEBHOOK_LABEL = "hami.io/webhook"
 WEBHOOK_IGNORE = "ignore"
+SELF_TEST_LABEL = "cardwise.dev/self-test"
+"""On the PodTemplate by which the controller tests whether the API server reaches the webhook."""
 
 DEVICE_WORD = "NVIDIA"
 """The word for our kind of device in an allocation text."""
@@ -279,6 +281,13 @@ class NodeEvent(StrEnum):
     """The same word as that of the Pods which wait for it."""
     TAKES_PODS = "NodeTakesPods"
     OWNER_CONFLICT = "ResourceOwnerConflict"
+
+
+class WebhookEvent(StrEnum):
+    """Reasons of the controller's events on the webhook's configuration."""
+
+    UNREACHABLE = "WebhookUnreachable"
+    REACHABLE = "WebhookReachable"
 
 
 WaitReason: TypeAlias = Reason | NodeReason | EventReason

@@ -274,6 +274,10 @@ class Cluster(Protocol):
         """
         ...
 
+    async def dry_run_pod_template(self, template: dict[str, Any]) -> dict[str, Any]:
+        """What would be stored of a new PodTemplate, all webhooks asked; nothing is."""
+        ...
+
     async def create_event(self, event: dict[str, Any]) -> None:
         """Post an event (events.k8s.io/v1)."""
         ...

@@ -14,7 +14,7 @@ import pytest
 
 import build
 from cardwise import names
-from cardwise.controller import authority
+from cardwise.controller import authority, selftest
 from cardwise.controller.certificates import CA_LIFE, CA_SECRET, WEBHOOK, secret_of, trust_of
 from cardwise.errors import ApiError
 from cardwise.model import Booking, ContainerKind, PodRef, Share
@@ -833,6 +833,15 @@ class ClusterContract:
         patch = ground.cluster.patch_webhook_configuration(WEBHOOK, change)
 
         assert (await refusal(patch)).status == 422
+
+    async def test_a_dry_run_of_a_pod_template_stores_nothing(self, ground: Ground) -> None:
+        template = {**selftest.TEMPLATE, "metadata": {"name": "p", "namespace": ground.namespace}}
+
+        for _ in range(2):  # the second would be refused if the first were kept
+            made = await ground.cluster.dry_run_pod_template(template)
+
+            (container,) = made["template"]["spec"]["containers"]
+            assert container["name"] == "self-test"
 
 
 def opaque(ground: Ground, **data: str) -> Json:

@@ -419,6 +419,7 @@ async def test_which_parts_run() -> None:
         ({}, 8),
         ({"own_pod": OWN}, 9),
         ({"webhook_certificates": True}, 9),
+        ({"webhook_self_test": True}, 9),
     ]:
         tasks = Controller(FakeCluster(), Settings(), **parts).tasks()
         assert len(tasks) == want

@@ -18,6 +18,7 @@ from cardwise import names
 from cardwise.controller.clock import Clock
 from cardwise.controller.gate import Gate
 from cardwise.controller.keeper import CertificateKeeper
+from cardwise.controller.selftest import SelfTest
 from cardwise.kube import connect
 from cardwise.kube.cluster import KubeCluster
 from controlplane.launcher import ControlPlane
@@ -198,18 +199,35 @@ def test_a_lost_certificate_is_made_again_and_the_configuration_is_left_as_it_is
 def test_a_wrong_authority_is_told_by_kubectl_and_mended(stage: Stage) -> None:
     jane = Terminal(stage.cp, stage.namespace)
     bundle = base64.b64encode(Authority().bundle).decode()
-    webhook, *_ = stage.cp.request("GET", CONFIGURATION)["webhooks"]
-    webhook["clientConfig"]["caBundle"] = bundle
-    stage.patch(CONFIGURATION, {"webhooks": [webhook]})
+    webhooks = stage.cp.request("GET", CONFIGURATION)["webhooks"]
+    for webhook in webhooks:
+        webhook["clientConfig"]["caBundle"] = bundle
+    stage.patch(CONFIGURATION, {"webhooks": webhooks})
 
     def said() -> bool:
         return "certificate signed by unknown authority" in jane.create(shared("p")).stderr
 
     stage.cp.wait("the API server to distrust the webhook", said, 20)
+    assert asyncio.run(self_tested(stage)) is False
+    described = stage.cp.kubectl("describe", "mutatingwebhookconfiguration", "cardwise-webhook")
+    assert "WebhookUnreachable" in described
+    assert "certificate signed by unknown authority" in described
     stage.controller.terminate()
     stage.start_controller()
 
     stage.admits()
+    assert asyncio.run(self_tested(stage)) is True
+
+
+async def self_tested(stage: Stage) -> bool | None:
+    """What the controller's test of the webhook finds; it tells at once what it tells in 30 s."""
+    client = await connect(str(stage.account))
+    try:
+        test = SelfTest(KubeCluster(client), Gate(), Clock(), "test", patience_seconds=0)
+        await test.look()
+        return test.reachable
+    finally:
+        await client.close()
 
 
 # Whoever reaches the webhook ----------------------------------------------------------------------

@@ -174,6 +174,7 @@ def proxy() -> Iterator[FaultProxy]:
     with ControlPlane.start(kwok=False, controller_manager=False) as cp:
         standing_ground(cp)
         cp.apply(ROOT / "manifests/components/gates/rbac.yaml")
+        cp.apply(ROOT / "manifests/components/webhook/self-test.yaml")
         accounts = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/serviceaccounts"
         cp.request("POST", accounts, {"metadata": {"name": "default"}})
         with FaultProxy(cp) as proxy:

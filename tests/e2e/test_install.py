@@ -29,7 +29,7 @@ OVERLAYS: Final = [
 SYSTEM: Final = "cardwise-system"
 NODE: Final = "node-a"
 MOVED_NODE: Final = "node-b"
-"""Labelled as taken over from HAMi: while HAMi runs beside us, our agent goes to such nodes alone."""
+"""Taken over from HAMi: while that runs beside us, our agent goes to nodes of this label alone."""
 
 
 @pytest.fixture(scope="module")

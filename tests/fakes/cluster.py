@@ -69,6 +69,8 @@ class FakeCluster:
         """Not shown to any watch yet."""
         self.watch: Callable[[Change], None] = self.changes.append
         """Is told of every write, in order."""
+        self.webhook: Callable[[Json], Json] = lambda template: template
+        """What becomes of a PodTemplate on its way in."""
         self._metadata: defaultdict[str, Applied] = defaultdict(Applied)
         """By GPUNode: who wrote what of its metadata."""
         self._applied: defaultdict[str, Applied] = defaultdict(Applied)
@@ -251,6 +253,11 @@ class FakeCluster:
         await self._do(
             "evict", (namespace, name), lambda: self._evict(namespace, name, uid, version)
         )
+
+    async def dry_run_pod_template(self, template: Json) -> Json:
+        """What the webhook, if there is one, makes of a PodTemplate."""
+        body = copied(template)
+        return await self._do("dry_run_pod_template", (), lambda: self.webhook(body))
 
     async def create_event(self, event: Json) -> None:
         """Post an event."""

@@ -26,14 +26,15 @@ from webhooks import Authority, Mount, review
 SMALL = {"gpumem": 1000}
 MANIFESTS = Path(__file__).parents[2] / "manifests" / "components" / "webhook"
 [CONFIGURATION] = yaml.safe_load_all((MANIFESTS / "configuration.yaml").read_text())
-PODS, WARNING = CONFIGURATION["webhooks"]
+PODS, WARNING, _ = CONFIGURATION["webhooks"]
 
 
 def test_r31_a_webhook_that_does_not_answer_lets_no_pod_with_cards_slip_through() -> None:
     """The API server refuses the Pod and names the cause, down to the TLS error.
 
     That it does: tests/e2e/test_webhook_down.py, and "a wrong authority is told by kubectl and
-    mended" in test_admission_trouble.py. Where somebody writes ``Ignore``, R20 tells each Pod.
+    mended" in test_admission_trouble.py. Whoever runs the cluster is told before anybody asks:
+    tests/controller/test_selftest.py. Where somebody writes ``Ignore``, R20 tells each Pod.
 
     Red: in manifests/components/webhook/configuration.yaml write ``failurePolicy: Ignore``.
     """

@@ -13,8 +13,16 @@ import build
 import hostile
 from cardwise import names
 from cardwise.admission import admit
+from cardwise.controller.selftest import TEMPLATE
 from cardwise.errors import BadBody
-from cardwise.names import ALLOCATED, ALLOCATION_ANNOTATIONS, DEFAULTED, POLICY, RESOURCES
+from cardwise.names import (
+    ALLOCATED,
+    ALLOCATION_ANNOTATIONS,
+    DEFAULTED,
+    POLICY,
+    RESOURCES,
+    SCHEDULER_NAME,
+)
 from cardwise.settings import Settings, parse
 from cardwise.wire.pods import asks_cards
 from cardwise_webhook.review import Answer, Result, answer, asked, shown
@@ -88,6 +96,37 @@ def test_an_amount_that_is_written_as_an_annotation_is_told_of() -> None:
 
     [warning] = response["warnings"]
     assert warning.startswith("annotation nvidia.com/gpumem has no effect; write it in resources")
+
+
+# The controller's test ------------------------------------------------------------------------
+
+TEMPLATES = {"group": "", "version": "v1", "resource": "podtemplates"}
+
+
+def test_the_controllers_test_comes_back_led_to_a_door() -> None:
+    told, response = ask(review(TEMPLATE, resource=TEMPLATES))
+
+    assert told.result is Result.TESTED
+    assert response["allowed"] is True
+    after = jsonpatch.apply_patch(TEMPLATE, patch_of(response))
+    assert after["template"]["spec"]["schedulerName"] == SCHEDULER_NAME
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        pytest.param({"metadata": {"name": "p"}}, id="without a template"),
+        pytest.param({"metadata": {"name": "p"}, "template": build.pod(gpus=None)}, id="no cards"),
+        pytest.param(
+            {"metadata": {"name": "p"}, "template": build.pod(gpumem="16Gi")}, id="denied"
+        ),
+    ],
+)
+def test_anybody_elses_pod_template_is_let_through(template: Json) -> None:
+    told, response = ask(review(template, resource=TEMPLATES))
+
+    assert told.result is Result.TESTED
+    assert response == {"uid": UID, "allowed": True}
 
 
 # Answers ------------------------------------------------------------------------------------------

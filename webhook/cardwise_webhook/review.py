@@ -37,6 +37,8 @@ class Result(StrEnum):
     """A Pod of ours that is as it should be."""
     IGNORED = "ignored"
     """None of our business: no cards, opted out, or no new Pod."""
+    TESTED = "tested"
+    """The controller's test whether we are reached."""
     DENIED = "denied"
     BAD = "bad"
     """Nothing that an API server sends."""
@@ -54,6 +56,8 @@ class Question:
     """Of the request, not of the Pod."""
     pod: dict[str, Any] | None = None
     """The Pod that is to be created; None: the request is about something else."""
+    template: dict[str, Any] | None = None
+    """The template of Pods in the PodTemplate by which the controller tests us."""
     workload: dict[str, Any] | None = None
     """The Deployment, Job… that is to be created or changed, by which Pods are made."""
     about: str
@@ -84,6 +88,8 @@ def answer(body: bytes, settings: Settings) -> Answer:
     try:
         if question.workload is not None:
             return _told(question, admit_workload(question.workload, settings))
+        if question.template is not None:
+            return _tested(question, question.template, settings)
         if question.pod is None:
             return _told(question, Admission(pod={}, matched=False))
         return _told(question, admit(question.pod, settings))
@@ -113,7 +119,9 @@ def asked(body: bytes) -> Question:
     about = _about(request)
     if _writes_a_workload(request):
         return Question(uid=uid, workload=mapping(at(request, "object")), about=about)
-    if not _creates_a_pod(request):
+    if _creates(request, "podtemplates"):
+        return Question(uid=uid, template=mapping(at(request, "object", "template")), about=about)
+    if not _creates(request, "pods"):
         return Question(uid=uid, about=about)
     pod = mapping(at(request, "object"))
     if not pod:
@@ -121,13 +129,13 @@ def asked(body: bytes) -> Question:
     return Question(uid=uid, pod=pod, about=about)
 
 
-def _creates_a_pod(request: object) -> bool:
-    """Whether it is about a new Pod, and not about one that is there or about a part of one."""
+def _creates(request: object, resource: str) -> bool:
+    """Whether it is about a new Pod, say, not about one that is there or about a part of one."""
     return (
         at(request, "operation") == "CREATE"
         and at(request, "resource", "group") in ("", None)
         and at(request, "resource", "version") == "v1"
-        and at(request, "resource", "resource") == "pods"
+        and at(request, "resource", "resource") == resource
         and not at(request, "subResource")
     )
 
@@ -159,14 +167,30 @@ def _told(question: Question, admission: Admission) -> Answer:
         response["status"] = {"code": 403, "reason": "Forbidden", "message": denial}
         result = Result.DENIED
     elif question.pod is not None and admission.pod is not question.pod:
-        patch = _written(json_patch(question.pod, admission.pod))
-        response["patchType"] = "JSONPatch"
-        response["patch"] = base64.b64encode(patch).decode()
+        response |= _patched(question.pod, admission.pod)
         result = Result.CHANGED
     else:
         result = Result.UNCHANGED if admission.matched else Result.IGNORED
-    body = orjson.dumps({"apiVersion": _API_VERSION, "kind": _KIND, "response": response})
-    return Answer(body=body, result=result, about=question.about, message=denial)
+    return Answer(body=_body(response), result=result, about=question.about, message=denial)
+
+
+def _tested(question: Question, template: dict[str, Any], settings: Settings) -> Answer:
+    """What would become of a Pod of this template, shown on the template itself."""
+    admitted = admit(template, settings).pod
+    response: dict[str, Any] = {"uid": question.uid, "allowed": True}
+    if admitted is not template:
+        response |= _patched({"template": template}, {"template": admitted})
+    return Answer(body=_body(response), result=Result.TESTED, about=question.about)
+
+
+def _patched(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
+    """The part of a response by which the one is made the other."""
+    patch = _written(json_patch(before, after))
+    return {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
+
+
+def _body(response: dict[str, Any]) -> bytes:
+    return orjson.dumps({"apiVersion": _API_VERSION, "kind": _KIND, "response": response})
 
 
 def _written(patch: list[dict[str, Any]]) -> bytes:

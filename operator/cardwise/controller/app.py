@@ -22,6 +22,7 @@ from cardwise.controller.nodenotes import NodeNotes
 from cardwise.controller.owners import Owners
 from cardwise.controller.recorder import Recorder
 from cardwise.controller.rejected import RejectedPods
+from cardwise.controller.selftest import SelfTest
 from cardwise.controller.service import Scheduler
 from cardwise.controller.shadow import Shadow
 from cardwise.controller.strangers import Strangers
@@ -59,6 +60,8 @@ class Controller:
     """None: there is no other replica."""
     webhook_certificates: bool = False
     """Whether the webhook's certificates are made and renewed here."""
+    webhook_self_test: bool = False
+    """Whether it is tested here that the API server reaches the webhook."""
     instance: str = field(default_factory=socket.gethostname)
     clock: Clock = field(default_factory=Clock)
     ledger: Ledger = field(default_factory=Ledger)
@@ -73,6 +76,7 @@ class Controller:
     classes: Classes = field(init=False)
     bypassed: Bypassed = field(init=False)
     strangers: Strangers = field(init=False)
+    self_test: SelfTest = field(init=False)
     metrics: Metrics = field(init=False)
     health: Health = field(init=False)
     watchman: Watchman = field(init=False)
@@ -124,6 +128,7 @@ class Controller:
         self.mirror.followers.append(self.bypassed)
         self.strangers = Strangers(self.ledger, self.teller, self.clock)
         self.mirror.followers.append(self.strangers)
+        self.self_test = SelfTest(self.cluster, self.gate, self.clock, self.instance)
         self.metrics = Metrics(
             self.ledger,
             repairs=lambda: self.mirror.repairs,
@@ -132,6 +137,7 @@ class Controller:
             unmanaged=lambda: self.strangers.unmanaged,
             active=lambda: not self.gate.refusal(),
             bypassed=lambda: len(self.bypassed),
+            reachable=lambda: self.self_test.reachable,
         )
         self.teller.on_decision = self.metrics.decided
         self.health = Health(self.gate, self.clock, own_pod=self.own_pod)
@@ -288,8 +294,14 @@ class Controller:
             running.append(self.activity.run())
         if self.elector is not None:
             running.append(self.elector.run())
-        if self.webhook_certificates:
-            running.append(CertificateKeeper(self.cluster, self.gate, self.clock).run())
         if self.own_pod is not None:
             running.append(self.watchman.beat(self.own_pod))
+        return running + self._for_webhook()
+
+    def _for_webhook(self) -> list[Coroutine[Any, Any, None]]:
+        running = []
+        if self.webhook_certificates:
+            running.append(CertificateKeeper(self.cluster, self.gate, self.clock).run())
+        if self.webhook_self_test:
+            running.append(self.self_test.run())
         return running

@@ -79,6 +79,12 @@ class _Lease(click.ParamType[tuple[str, str]]):
     show_default=True,
     help="Make and renew the webhook's CA and certificate, and fill in its caBundle.",
 )
+@click.option(
+    "--webhook-self-test/--no-webhook-self-test",
+    default=False,
+    show_default=True,
+    help="Test every 30 s, by a dry run, that the API server reaches the webhook.",
+)
 @options.log_level
 def main(  # noqa: PLR0913, PLR0917 - an argument an option
     config: Path | None,
@@ -89,6 +95,7 @@ def main(  # noqa: PLR0913, PLR0917 - an argument an option
     identity: str,
     leader_election: bool,
     webhook_certificates: bool,
+    webhook_self_test: bool,
     log_level: str,
 ) -> None:
     """Decide on which node and which cards GPU Pods run: the scheduler extender of Cardwise."""
@@ -109,7 +116,8 @@ def main(  # noqa: PLR0913, PLR0917 - an argument an option
                 kubeconfig,
                 addresses,
                 election if leader_election else None,
-                webhook_certificates,
+                webhook_certificates=webhook_certificates,
+                webhook_self_test=webhook_self_test,
             )
         )
     except (CardwiseError, OSError) as error:
@@ -123,10 +131,10 @@ async def _run(
     kubeconfig: str | None,
     addresses: Addresses,
     election: Election | None,
-    webhook_certificates: bool,
+    **webhook: bool,
 ) -> None:
     client = await connect(kubeconfig)
-    await serve(client, settings, addresses, election, webhook_certificates=webhook_certificates)
+    await serve(client, settings, addresses, election, **webhook)
 
 
 if __name__ == "__main__":

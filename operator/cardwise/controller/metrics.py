@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from cardwise.controller.ledger_metrics import LedgerCollector
 from cardwise.ledger import Ledger
 
+_NOT_KNOWN = float("nan")
 _BUCKETS = (
     0.0005,
     0.001,
@@ -54,6 +55,7 @@ class Metrics:
         unmanaged: Callable[[], Mapping[str, int]] = dict,
         active: Callable[[], bool] = lambda: True,
         bypassed: Callable[[], int] = lambda: 0,
+        reachable: Callable[[], bool | None] = lambda: None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Make a registry of its own, so that several can live in one process.
@@ -66,6 +68,7 @@ class Metrics:
             unmanaged: how many Pods have cards past us, by node.
             active: whether this replica is the one that acts.
             bypassed: Pods that wait without having passed our admission.
+            reachable: whether the API server reaches the webhook; None is not known.
             clock: seconds, for durations.
         """
         self._clock = clock
@@ -100,6 +103,11 @@ class Metrics:
             "Pods with cards that wait and never passed our admission.",
             registry=self._registry,
         ).set_function(bypassed)
+        Gauge(
+            "cardwise_webhook_reachable",
+            "Whether the API server reaches the webhook; NaN where that was not tested.",
+            registry=self._registry,
+        ).set_function(lambda: _NOT_KNOWN if (known := reachable()) is None else known)
         self._rejected = Counter(
             "cardwise_pods_rejected_total",
             "Pods with cards that kubelet rejected on the node they were given, by its reason.",

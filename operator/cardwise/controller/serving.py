@@ -37,6 +37,7 @@ async def serve(
     election: Election | None = None,
     *,
     webhook_certificates: bool = False,
+    webhook_self_test: bool = False,
 ) -> None:
     """Run a controller on a real cluster until SIGTERM or SIGINT.
 
@@ -46,6 +47,7 @@ async def serve(
         addresses: where it listens.
         election: None: there is no other replica.
         webhook_certificates: whether it makes and renews the webhook's certificates.
+        webhook_self_test: whether it tests that the API server reaches the webhook.
 
     Raises:
         Exception: a part of it failed that nothing can do without; the process must be restarted.
@@ -57,6 +59,7 @@ async def serve(
         own_pod=None if settings.scheduling.shadow else _own_pod(),
         election=election,
         webhook_certificates=webhook_certificates,
+        webhook_self_test=webhook_self_test,
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -115,6 +115,11 @@ class KubeCluster:
         path = f"{_pod_path(namespace, name)}/eviction"
         await self._client.request("POST", path, body=eviction)
 
+    async def dry_run_pod_template(self, template: dict[str, Any]) -> dict[str, Any]:
+        """What would be stored of a new PodTemplate, all webhooks asked; nothing is."""
+        path = f"/api/v1/namespaces/{_segment(template['metadata']['namespace'])}/podtemplates"
+        return await self._client.request("POST", path, query={"dryRun": "All"}, body=template)
+
     async def create_event(self, event: dict[str, Any]) -> None:
         """Post an event (events.k8s.io/v1)."""
         path = _events_path(event["metadata"]["namespace"])

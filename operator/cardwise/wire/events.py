@@ -8,7 +8,7 @@ from cardwise.wire.phrases import fitted
 
 _CONTROLLER = f"{API_GROUP}/controller"
 _AGENT = f"{API_GROUP}/agent"
-_OF_NODES = "default"
+_WITHOUT_NAMESPACE = "default"
 """Where events on objects without a namespace belong."""
 _NAME_KEPT = 230
 """Of the Pod's name: an event's name has room for 253 characters."""
@@ -70,11 +70,48 @@ def node_event_body(
     """
     return {
         **_event(warning=warning, reason=reason, note=note, when=when),
-        "metadata": _metadata(_OF_NODES, node, serial),
+        "metadata": _metadata(_WITHOUT_NAMESPACE, node, serial),
         "reportingController": _CONTROLLER if controller else _AGENT,
         "reportingInstance": (controller or node)[:128],
         "action": "Scheduling" if controller else "Probing",
         "regarding": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
+    }
+
+
+def webhook_event_body(
+    configuration: dict[str, Any],
+    *,
+    warning: bool,
+    reason: str,
+    note: str,
+    when: str,
+    serial: int,
+    instance: str,
+) -> dict[str, Any]:
+    """Make an event on a MutatingWebhookConfiguration; the arguments are those of ``event_body``.
+
+    Args:
+        configuration: whom it is about, as it is kept.
+        warning: its type: Warning, or Normal.
+        reason: one word.
+        note: what people read.
+        when: RFC 3339 with microseconds, in UTC.
+        serial: tells this event from others on the same configuration.
+        instance: which controller says so.
+    """
+    metadata = configuration["metadata"]
+    return {
+        **_event(warning=warning, reason=reason, note=note, when=when),
+        "metadata": _metadata(_WITHOUT_NAMESPACE, metadata["name"], serial),
+        "reportingController": _CONTROLLER,
+        "reportingInstance": instance[:128],
+        "action": "Testing",
+        "regarding": {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        },
     }
 
 
