@@ -66,14 +66,18 @@ class Node:
     kubelet: Process
     containerd: Process
 
-    def __init__(self, cp: ControlPlane, name: str, directory: Path, network: str = "") -> None:
+    def __init__(
+        self, cp: ControlPlane, name: str, directory: Path, network: str = "", *, cdi: bool = True
+    ) -> None:
         """Make the namespaces; `start` is the way in."""
         self.cp = cp
         self._network = network
+        self._cdi = cdi
         self.name = name
         self.directory = directory
         self._binaries = _built()
         self._debian = Path(_output(_HERE / "packages.sh"))
+        self._runtime = self._binaries if cdi else _without_cdi()
         self._port, self._health_port = free_port(), free_port()
         self._holder = cp.start_process(
             f"{name}-namespaces",
@@ -83,15 +87,18 @@ class Node:
 
     @classmethod
     @contextlib.contextmanager
-    def start(cls, cp: ControlPlane, name: str, network: str = "") -> Iterator[Self]:
+    def start(
+        cls, cp: ControlPlane, name: str, network: str = "", *, cdi: bool = True
+    ) -> Iterator[Self]:
         """Start containerd and kubelet, and end everything of theirs.
 
         ``network`` is the script of a CNI plugin; without it Pods have to be on the host's network.
+        ``cdi`` is whether containerd is one that has CDI.
         """
         with _alone():
             directory = cp.directory / name
             directory.mkdir()
-            node = cls(cp, name, directory, network)
+            node = cls(cp, name, directory, network, cdi=cdi)
             try:
                 node.start_containerd()
                 node.start_kubelet()
@@ -114,13 +121,15 @@ class Node:
         config = self.directory / "containerd.toml"
         if not config.exists():
             runc = self._debian / "usr/sbin/runc"
-            document = settings.containerd(self.directory, runc=runc, plugin=self._network)
+            document = settings.containerd(
+                self.directory, runc=runc, plugin=self._network, cdi=self._cdi
+            )
             config.write_text(document)
         (library,) = (self._debian / "usr/lib").glob("*/libseccomp.so.2")
-        path = f"{self._binaries}:{os.environ['PATH']}"
+        path = f"{self._runtime}:{os.environ['PATH']}"
         self.containerd = self.run(
             "containerd",
-            [str(self._binaries / "containerd"), "--config", str(config)],
+            [str(self._runtime / "containerd"), "--config", str(config)],
             env={"PATH": path, "LD_LIBRARY_PATH": str(library.parent)},
         )
         self.cp.wait("containerd to answer", self._containerd_answers, 30)
@@ -157,7 +166,7 @@ class Node:
 
     def ctr_lines(self, *words: str) -> list[str]:
         """Likewise, line by line."""
-        ctr = [str(self._binaries / "ctr"), "--address", settings.CONTAINERD_SOCKET]
+        ctr = [str(self._runtime / "ctr"), "--address", settings.CONTAINERD_SOCKET]
         return _lines(*self._enter(), *ctr, "--namespace", _CONTAINERS, *words)
 
     def _enter(self) -> list[str]:
@@ -290,6 +299,11 @@ def _remove_cgroups() -> None:
 
 def _built() -> Path:
     return Path(_output(_BUILD, "node"))
+
+
+def _without_cdi() -> Path:
+    """Where the programs of a containerd that has no CDI are."""
+    return Path(_output(_HERE / "packages.sh", "containerd")) / "usr/bin"
 
 
 def _output(*argv: str | Path) -> str:

@@ -1,21 +1,26 @@
 #!/usr/bin/env bash
 # Unpack what a node needs of Debian into the cache directory, and print where: runc with the library
-# it links to, and a static busybox. Nothing is installed on the machine. Status 3: can't be had.
+# it links to, and a static busybox; or as `packages.sh containerd` the containerd of Debian 12, which
+# knows no CDI. Nothing is installed on the machine. Status 3: can't be had.
 set -euo pipefail
 
-packages=(runc libseccomp2 busybox-static)
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/cardwise/node"
-home="$cache/debian"
+case "${1:-}" in
+  '') name=debian packages=(runc libseccomp2 busybox-static) ;;
+  containerd) name=debian-containerd packages=(containerd) ;;
+  *) printf 'node: no such packages: %s\n' "$1" >&2; exit 2 ;;
+esac
+home="$cache/$name"
 
 say() { printf 'node: %s\n' "$*" >&2; }
 
 mkdir -p "$cache"
-exec 9>"$cache/debian.lock"
+exec 9>"$cache/$name.lock"
 flock 9
 if [[ ! -d $home ]]; then
   command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || {
     say "apt-get and dpkg-deb are needed for ${packages[*]}"; exit 3; }
-  work="$cache/debian.partial"
+  work="$cache/$name.partial"
   rm -rf "$work"
   mkdir -p "$work"/{lists,archives}/partial "$work/root"
   apt() {

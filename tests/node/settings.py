@@ -14,10 +14,14 @@ _NETWORK: Final = f"""\
 """For Pods on the host's network nobody calls it; but without any, the node is not ready."""
 
 
-def containerd(directory: Path, *, runc: Path, plugin: str = "") -> str:
-    """containerd's own settings, as TOML; what is left out is as containerd has it (CDI is on).
+def containerd(directory: Path, *, runc: Path, plugin: str = "", cdi: bool = True) -> str:
+    """containerd's own settings, as TOML; what is left out is as containerd has it.
 
-    ``plugin`` is a script that joins Pods to a network, by CNI.
+    Args:
+        directory: for what the settings refer to.
+        runc: the program.
+        plugin: a script that joins Pods to a network, by CNI.
+        cdi: whether it is containerd 2, which always has CDI, or 1.6, which has none.
     """
     network = directory / "cni"
     network.mkdir()
@@ -25,28 +29,48 @@ def containerd(directory: Path, *, runc: Path, plugin: str = "") -> str:
     if plugin:
         (network / _PLUGIN).write_text(plugin)
         (network / _PLUGIN).chmod(0o755)
-    runtime = "io.containerd.cri.v1.runtime"
-    return f"""\
-version = 3
+    return (_CONTAINERD_2 if cdi else _CONTAINERD_1).format(network=network, runc=runc)
+
+
+_PLACES: Final = f"""\
 root = "/var/lib/containerd"
 state = "/run/containerd"
 [grpc]
 address = "{CONTAINERD_SOCKET}"
-[plugins."io.containerd.cri.v1.images".pinned_images]
-sandbox = "{PAUSE}"
-[plugins."{runtime}"]
-restrict_oom_score_adj = true
-disable_apparmor = true
-[plugins."{runtime}".cni]
-bin_dirs = ["{network}"]
-conf_dir = "{network}"
-use_internal_loopback = true
-[plugins."{runtime}".containerd.runtimes.runc]
-runtime_type = "io.containerd.runc.v2"
-[plugins."{runtime}".containerd.runtimes.runc.options]
-BinaryName = "{runc}"
 [plugins."io.containerd.internal.v1.opt"]
 path = "/var/lib/containerd/opt"
+"""
+_CONTAINERD_2: Final = f"""\
+version = 3
+{_PLACES}
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "{PAUSE}"
+[plugins."io.containerd.cri.v1.runtime"]
+restrict_oom_score_adj = true
+disable_apparmor = true
+[plugins."io.containerd.cri.v1.runtime".cni]
+bin_dirs = ["{{network}}"]
+conf_dir = "{{network}}"
+use_internal_loopback = true
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+BinaryName = "{{runc}}"
+"""
+_CONTAINERD_1: Final = f"""\
+version = 2
+{_PLACES}
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{PAUSE}"
+restrict_oom_score_adj = true
+disable_apparmor = true
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "{{network}}"
+conf_dir = "{{network}}"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+BinaryName = "{{runc}}"
 """
 
 

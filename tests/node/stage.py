@@ -45,9 +45,9 @@ class Ward:
 
     @classmethod
     @contextlib.contextmanager
-    def raised(cls, door: Door = Door.EXTENDER) -> Iterator[Self]:
-        """Start everything, and end it."""
-        with ControlPlane.start(kwok=False) as cp, Node.start(cp, "node-a") as node:
+    def raised(cls, door: Door = Door.EXTENDER, *, cdi: bool = True) -> Iterator[Self]:
+        """Start everything, and end it. ``cdi``: whether the node's containerd has CDI."""
+        with ControlPlane.start(kwok=False) as cp, Node.start(cp, "node-a", cdi=cdi) as node:
             node.wait_until_ready()
             yield cls(cp, node, door)
 
