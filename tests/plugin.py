@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 
-from cardwise.agent.deviceplugin import messages
 from cardwise.agent.deviceplugin.checkpoint import Entry
 from cardwise.agent.deviceplugin.fence import Tenant
 from cardwise.agent.deviceplugin.handover import NO_CARD, cdi_name
+from cardwise.agent.deviceplugin.messages import ContainerAnswer
 from cardwise.model import Booking, Card, ContainerKind, PodRef, Share
 from cardwise.names import RESOURCE_COUNT
 
@@ -60,8 +60,13 @@ def uid(name: str) -> str:
 
 
 def entry(pod: str = "p", container: str = "app", *ids: str, **fields: Any) -> Entry:
-    """What kubelet gave to a container; its token is ``t-POD-CONTAINER``."""
-    made = {"resource": RESOURCE_COUNT, "cdi": (cdi_name(f"t-{pod}-{container}"),), **fields}
+    """What kubelet gave to a container; its token is ``t-POD-CONTAINER``.
+
+    ``cdi`` are other names of CDI devices, ``answer`` is another answer than one by CDI.
+    """
+    cdi = fields.pop("cdi", (cdi_name(f"t-{pod}-{container}"),))
+    answer = ContainerAnswer(envs=NO_CARD, cdi_devices=cdi)
+    made = {"resource": RESOURCE_COUNT, "answer": answer, **fields}
     return Entry(
         pod_uid=uid(pod), container=container, ids=frozenset(ids or (f"{uuid(0)}-0",)), **made
     )
@@ -81,11 +86,10 @@ def checkpoint_text(entries: Sequence[Entry], *, numa: int = -1) -> bytes:
 
 
 def _entry(entry: Entry, numa: int) -> Mapping[str, Any]:
-    answer = messages.ContainerAnswer(envs=NO_CARD, cdi_devices=entry.cdi).encode()
     return {
         "PodUID": entry.pod_uid,
         "ContainerName": entry.container,
         "ResourceName": entry.resource,
         "DeviceIDs": {str(numa): sorted(entry.ids)},
-        "AllocResp": base64.b64encode(answer).decode(),
+        "AllocResp": base64.b64encode(entry.answer.encode()).decode(),
     }

@@ -28,7 +28,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         defaults: {memoryMiB: 0, cores: 0, gpuCount: 1}
         admission: {runtimeClassName: "", coreUtilizationPolicy: "", hideCardsFromOthers: false}
         agent: {slotsPerCard: 10, memoryScaling: 1.0, coreScaling: 1.0, reportSeconds: 60,
-                ignoredXids: [13, 31, 43, 45, 68, 109]}
+                ignoredXids: [13, 31, 43, 45, 68, 109], cdi: auto}
         """
     )
 
@@ -59,6 +59,21 @@ def test_every_key_is_read() -> None:
     assert settings.admission.hideCardsFromOthers
     assert (agent.slotsPerCard, agent.reportSeconds, agent.ignoredXids) == (4, 30, (13,))
     assert (agent.memoryScaling, agent.coreScaling) == (1.5, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("auto", None, id="auto"),
+        pytest.param("on", True, id="on"),
+        pytest.param("off", False, id="off"),
+        pytest.param('"on"', True, id="quoted on"),
+        pytest.param("'off'", False, id="quoted off"),
+        pytest.param("true", True, id="true"),
+    ],
+)
+def test_on_and_off_may_be_quoted_or_not(text: str, said: bool | None) -> None:
+    assert parse(f"agent: {{cdi: {text}}}").agent.said_cdi is said
 
 
 @pytest.mark.parametrize(
@@ -98,6 +113,8 @@ def test_every_key_is_read() -> None:
         pytest.param("agent: {slotsPerCard: 0}", "agent.slotsPerCard", id="no slots"),
         pytest.param("agent: {reportSeconds: 0}", "agent.reportSeconds", id="no pause"),
         pytest.param("agent: {ignoredXids: [x]}", "agent.ignoredXids", id="no number"),
+        pytest.param("agent: {cdi: maybe}", "agent.cdi", id="neither on nor off"),
+        pytest.param("agent: {cdi: 1}", "agent.cdi", id="a number for on"),
         pytest.param("agent: {memoryScaling: 0}", "agent.memoryScaling", id="scaled to nothing"),
         pytest.param("agent: {coreScaling: 101}", "agent.coreScaling", id="scaled out of reason"),
         pytest.param("agent: {coreScaling: .nan}", "agent.coreScaling", id="scaled by no number"),

@@ -3,7 +3,7 @@
 Separate from the edges, because admission (pure) and the command line need the same values.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import yaml
@@ -114,6 +114,16 @@ class Agent(_Section, frozen=True):
     ignoredXids: tuple[int, ...] = (13, 31, 43, 45, 68, 109)  # noqa: N815
     """Errors, as NVIDIA numbers them, that the program on a card is to blame for; NVIDIA's own
     device plugin ignores these."""
+    cdi: bool | Literal["auto", "on", "off"] = "auto"
+    """Whether the node's container runtime reads CDI specs; auto: its version tells. ``on`` and
+    ``off`` are truth values in YAML, but for those who quote them."""
+
+    @property
+    def said_cdi(self) -> bool | None:
+        """What ``cdi`` says; None: nothing."""
+        if isinstance(self.cdi, bool):
+            return self.cdi
+        return None if self.cdi == "auto" else self.cdi == "on"
 
 
 class Migration(_Section, frozen=True):

@@ -143,9 +143,10 @@ async def _publish(
     runner = None
     try:
         LOG.info("the agent of node %s starts", name)
+        nodes = KubeNodeStatus(client, namespace=_namespace())
         advertiser = Advertiser(
             name=name,
-            store=KubeNodeStatus(client, namespace=_namespace()),
+            store=nodes,
             bounded=not settings.scheduling.initShrink,
         )
         herald = Herald(node=name, store=KubeNodeEvents(client), now=lambda: datetime.now(UTC))
@@ -164,7 +165,14 @@ async def _publish(
         metrics = Metrics(
             name, report=lambda: publisher.report, failures=lambda: publisher.failures
         )
-        plugin = device_plugin(name, KubeNodePods(client), offer, settings, counted=metrics.started)
+        plugin = device_plugin(
+            name,
+            KubeNodePods(client),
+            offer,
+            settings,
+            counted=metrics.started,
+            node_object=lambda: nodes.get(name),
+        )
         if metrics_listen is not None:
             runner = await listen(
                 metrics_listen,

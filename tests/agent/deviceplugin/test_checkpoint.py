@@ -8,17 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardwise.agent.deviceplugin import checkpoint
+from cardwise.agent.deviceplugin.handover import Mount
+from cardwise.agent.deviceplugin.messages import ContainerAnswer
 from cardwise.errors import BadBody
 from cardwise.names import RESOURCE_COUNT
 from plugin import checkpoint_text, entry, uid
 
 names = st.text("abcdefgh-0123456789", min_size=1, max_size=8)
+told = ContainerAnswer(
+    envs={"A": "1"}, mounts=(Mount("/a", "/b"),), annotations={"cardwise.dev/token": "t"}
+)
 entries = st.lists(
     st.builds(
-        lambda pod, container, ids: entry(pod, container, *ids),
+        lambda pod, container, ids, more: entry(pod, container, *ids, **more),
         names,
         names,
         st.sets(names, min_size=1, max_size=4),
+        st.sampled_from([{}, {"answer": told}]),
     ),
     max_size=6,
 )
@@ -27,6 +33,20 @@ entries = st.lists(
 @given(entries, st.integers(-1, 3))
 def test_what_kubelet_writes_is_read(written: list[checkpoint.Entry], numa: int) -> None:
     assert checkpoint.parse(checkpoint_text(written, numa=numa)) == written
+
+
+@pytest.mark.parametrize(
+    ("kept", "tokens", "by_cdi"),
+    [
+        pytest.param(entry(), ("t-p-app",), True, id="by-cdi"),
+        pytest.param(entry(answer=told), ("t",), False, id="without"),
+        pytest.param(entry(cdi=("nvidia.com/gpu=0",)), (), False, id="another-plugins"),
+    ],
+)
+def test_the_token_is_in_the_answer(
+    kept: checkpoint.Entry, tokens: tuple[str, ...], by_cdi: bool
+) -> None:
+    assert (kept.tokens, kept.by_cdi) == (tokens, by_cdi)
 
 
 def test_ids_of_several_numa_nodes_are_one_set() -> None:

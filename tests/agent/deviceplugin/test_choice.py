@@ -80,6 +80,58 @@ def test_the_oldest_pod_that_got_nothing_is_next() -> None:
     assert choice.next_cards(pods, [entry("served", "app")], 1) == ("GPU-b",)
 
 
+def known(made: build.Json) -> build.Json:
+    """A Pod that a kubelet told of."""
+    made["status"]["startTime"] = "2026-11-30T00:01:00Z"
+    return made
+
+
+TWO = {
+    "allocated": "GPU-a,NVIDIA,1,0:;GPU-c,NVIDIA,1,0:;",
+    "containers": [build.container("one", gpu=1), build.container("two", gpu=1)],
+}
+FIRST: list[Any] = [
+    pytest.param(
+        [pod("old", "a", 1, resource_version="10"), pod("new", "b", 2, resource_version="9")],
+        id="bound-first-though-created-last",
+    ),
+    pytest.param(
+        [
+            pod("old", "a", 1, resource_version="9"),
+            known(pod("new", "b", 2, resource_version="99")),
+        ],
+        id="known-to-the-kubelet-before",
+    ),
+    pytest.param(
+        [
+            known(pod("new", "a", 2, resource_version="9")),
+            known(pod("old", "b", 1, resource_version="99")),
+        ],
+        id="of-those-known-before-the-oldest",
+    ),
+    pytest.param(
+        [pod("goes", "a", 1, terminating=True), pod("stays", "b", 2, resource_version="5")],
+        id="one-that-is-deleted-comes-last",
+    ),
+    pytest.param(
+        [pod("larger", "a", 1, allocated="GPU-a,NVIDIA,1,0:GPU-c,NVIDIA,1,0:;"), pod("p", "b", 2)],
+        id="one-that-asks-for-another-number-is-not-the-one",
+    ),
+]
+
+
+@pytest.mark.parametrize("pods", FIRST)
+def test_who_is_asked_for(pods: list[build.Json]) -> None:
+    assert choice.next_cards(pods, [], 1) == ("GPU-b",)
+
+
+def test_the_pod_that_kubelet_has_begun_with_is_first() -> None:
+    pods = [pod("other", "b", 1), pod("begun", "a", 9, resource_version="99", **TWO)]
+
+    assert choice.next_cards(pods, [], 1) == ("GPU-b",)
+    assert choice.next_cards(pods, [entry("begun", "one")], 1) == ("GPU-c",)
+
+
 def test_a_pods_next_container_is_next() -> None:
     pods = [
         pod(
@@ -93,5 +145,6 @@ def test_a_pods_next_container_is_next() -> None:
 
     assert choice.next_cards(pods, [], 1) == ("GPU-a",)
     assert choice.next_cards(pods, [entry("p", "one")], 2) == ("GPU-b", "GPU-c")
-    assert choice.next_cards(pods, [entry("p", "one")], 1) == ("GPU-c",)
+    assert choice.next_cards(pods, [entry("p", "one")], 1) == ()
+    assert choice.next_cards(pods, [entry("p", "one"), entry("p", "two")], 1) == ("GPU-c",)
     assert choice.next_cards(pods, [], 3) == ()

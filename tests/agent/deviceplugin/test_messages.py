@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardwise.agent.deviceplugin import messages, protobuf
+from cardwise.agent.deviceplugin.handover import Mount
 from cardwise.agent.deviceplugin.messages import ContainerAnswer, Device, Options, RegisterRequest
 from cardwise.errors import BadBody
 
@@ -41,8 +42,15 @@ API: dict[str, list[tuple[str, int, int | str, bool]]] = {
     "ListAndWatchResponse": [("devices", 1, "Device", True)],
     "Pair": [("key", 1, _STRING, False), ("value", 2, _STRING, False)],
     "CDIDevice": [("name", 1, _STRING, False)],
+    "Mount": [
+        ("container_path", 1, _STRING, False),
+        ("host_path", 2, _STRING, False),
+        ("read_only", 3, _BOOL, False),
+    ],
     "ContainerAllocateResponse": [
         ("envs", 1, "Pair", True),
+        ("mounts", 2, "Mount", True),
+        ("annotations", 4, "Pair", True),
         ("cdi_devices", 5, "CDIDevice", True),
     ],
     "AllocateResponse": [("container_responses", 1, "ContainerAllocateResponse", True)],
@@ -121,23 +129,44 @@ def test_devices_are_read_as_they_were_meant(devices: list[Device]) -> None:
     ]
 
 
-@given(st.lists(st.tuples(st.dictionaries(texts, texts, max_size=3), ids), max_size=3))
-def test_answers_to_allocate_are_read_as_they_were_meant(
-    rows: list[tuple[dict[str, str], list[str]]],
-) -> None:
-    answers = [ContainerAnswer(envs=envs, cdi_devices=tuple(names)) for envs, names in rows]
+pairs = st.dictionaries(texts, texts, max_size=3)
+answers_to_allocate = st.builds(
+    ContainerAnswer,
+    envs=pairs,
+    mounts=st.lists(st.builds(Mount, texts, texts, st.booleans()), max_size=3).map(tuple),
+    annotations=pairs,
+    cdi_devices=ids.map(tuple),
+)
 
+
+@given(st.lists(answers_to_allocate, max_size=3))
+def test_answers_to_allocate_are_read_as_they_were_meant(answers: list[ContainerAnswer]) -> None:
     read = theirs("AllocateResponse", messages.allocated(answers)).container_responses
 
-    assert [{pair.key: pair.value for pair in each.envs} for each in read] == [
-        envs for envs, _ in rows
+    assert [
+        (
+            {pair.key: pair.value for pair in each.envs},
+            [(mount.host_path, mount.container_path, mount.read_only) for mount in each.mounts],
+            {pair.key: pair.value for pair in each.annotations},
+            [device.name for device in each.cdi_devices],
+        )
+        for each in read
+    ] == [
+        (
+            each.envs,
+            [(mount.host, mount.container, mount.read_only) for mount in each.mounts],
+            each.annotations,
+            list(each.cdi_devices),
+        )
+        for each in answers
     ]
-    assert [[device.name for device in each.cdi_devices] for each in read] == [
-        names for _, names in rows
-    ]
-    assert [messages.cdi_names(each.encode()) for each in answers] == [
-        tuple(names) for _, names in rows
-    ]
+
+
+@given(answers_to_allocate)
+def test_what_kubelet_keeps_of_an_answer_is_read_as_it_was_meant(answer: ContainerAnswer) -> None:
+    written = theirs("ContainerAllocateResponse", answer.encode()).SerializeToString()
+
+    assert messages.answered(written) == answer
 
 
 @given(st.lists(ids, max_size=3))

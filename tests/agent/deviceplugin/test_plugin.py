@@ -16,6 +16,7 @@ from cardwise.agent.deviceplugin.files import NodeFiles
 from cardwise.agent.deviceplugin.messages import Preference
 from cardwise.agent.deviceplugin.offer import Offer
 from cardwise.agent.deviceplugin.plugin import Plugin, StartRefused
+from cardwise.agent.deviceplugin.runtime import Runtime
 from cardwise.agent.deviceplugin.telling import Teller
 from cardwise.errors import ApiError
 from fakes.nodepods import FakeNodePods
@@ -51,9 +52,21 @@ class Bench:
             now=lambda: "now",
         )
         self.offer = Offer(cards=(card(0), card(1)))
+        self.version = "containerd://2.1.0"
+        self.runtime = Runtime(node=self.node)
         self.plugin = Plugin(
-            node="n1", pods=self.pods, files=self.files, teller=self.teller, offer=self.offer
+            node="n1",
+            pods=self.pods,
+            files=self.files,
+            teller=self.teller,
+            offer=self.offer,
+            runtime=self.runtime,
         )
+
+    async def node(self) -> build.Json:
+        if self.pods.failures:
+            raise self.pods.failures.pop(0)
+        return {"status": {"nodeInfo": {"containerRuntimeVersion": self.version}}}
 
     def kubelet_gave(self, *entries: Entry) -> None:
         (self.files.plugins / checkpoint.FILE).write_bytes(checkpoint_text(entries))
@@ -267,13 +280,154 @@ async def test_a_spec_that_can_not_be_written_is_no_start(bench: Bench) -> None:
 # --- Allocate and GetPreferredAllocation ----------------------------------------------------------
 
 
-def test_every_container_gets_a_token_of_its_own(bench: Bench) -> None:
-    answers = bench.plugin.allocate([("GPU-a-0",), ("GPU-a-0",)])
+async def test_every_container_gets_a_token_of_its_own(bench: Bench) -> None:
+    await bench.runtime.look()
+    bench.pods.failures = [GONE]
+
+    answers = await bench.plugin.allocate([("GPU-a-0",), ("GPU-a-0",)])
 
     tokens = {name for answer in answers for name in answer.cdi_devices}
     assert len(tokens) == 2
     assert all(answer.envs == {"NVIDIA_VISIBLE_DEVICES": "void"} for answer in answers)
     assert bench.pods.lists == 0
+
+
+async def test_allocate_waits_until_the_runtime_is_known(bench: Bench) -> None:
+    bench.version = "containerd://1.6.20"
+    bench.kubelet_gave()
+    bench.pods.failures = [GONE] * 5
+
+    (answer,) = await bench.plugin.allocate([("GPU-a-0",)])
+
+    assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-a"
+
+
+async def test_a_runtime_that_nobody_tells_of_gets_a_token_and_the_start_asks_again(
+    bench: Bench,
+) -> None:
+    bench.version = "containerd://1.6.20"
+    bench.pods.failures = [GONE] * 1000
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    (answer,) = await bench.plugin.allocate([("GPU-a-0",)])
+    assert loop.time() - began <= 20
+    bench.pods.failures.clear()
+    bench.kubelet_gave(entry(answer=answer))
+
+    assert "its cards are told by CDI, which the runtime lacks" in await bench.refused()
+
+
+# --- without CDI ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def old(bench: Bench) -> Bench:
+    """A node whose runtime has no CDI, where kubelet gave nothing yet."""
+    bench.version = "containerd://1.6.20"
+    bench.kubelet_gave()
+    await bench.runtime.look()
+    return bench
+
+
+async def allocate(bench: Bench) -> Entry:
+    """Pod ``p`` is admitted, whoever the answer is for."""
+    (answer,) = await bench.plugin.allocate([("GPU-a-0",)])
+    made = entry(answer=answer)
+    bench.kubelet_gave(made)
+    return made
+
+
+async def test_without_cdi_kubelet_is_told_the_cards(old: Bench) -> None:
+    made = await allocate(old)
+
+    await old.start()
+
+    assert made.answer.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-a"
+    assert old.pods.phases == [("p", "success")]
+    assert old.files.tokens(uid("p")) == set(made.tokens)
+    assert old.files.begun() == {uid("p")}
+
+
+async def test_without_cdi_a_second_start_asks_nobody(old: Bench) -> None:
+    await allocate(old)
+    await old.start()
+    old.pods.documents.clear()
+    before = old.pods.lists
+
+    await old.start()
+
+    assert old.pods.lists == before
+
+
+async def test_without_cdi_a_wrong_guess_is_refused_and_told(old: Bench) -> None:
+    other = pod("q", "GPU-b,NVIDIA,1000,0:;", resource_version="0")
+    old.pods.documents.append(other)
+    await allocate(old)
+    old.pods.documents.remove(other)
+
+    told = await old.refused()
+
+    assert told.startswith("AllocationMismatch: container app: kubelet was told")
+    (event,) = old.pods.events
+    assert "NVIDIA_VISIBLE_DEVICES=GPU-b, and the Pod's allocation says GPU-a" in event["note"]
+    assert old.files.begun() == frozenset()
+
+
+async def test_without_cdi_allocate_gives_up_and_the_start_says_so(old: Bench) -> None:
+    old.pods.failures = [GONE] * 1000
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    made = await allocate(old)
+
+    assert loop.time() - began <= 20
+    assert made.answer.envs == {"NVIDIA_VISIBLE_DEVICES": "void"}
+    old.pods.failures.clear()
+    assert "nobody could tell its cards when kubelet asked" in await old.refused()
+
+
+async def test_without_cdi_a_checkpoint_that_can_not_be_read_is_no_failure(old: Bench) -> None:
+    (old.files.plugins / checkpoint.FILE).unlink()
+
+    made = await allocate(old)
+
+    assert made.answer.envs["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+async def test_a_start_by_cdi_is_refused_once_the_runtime_has_none(bench: Bench) -> None:
+    """containerd was changed under Pods that were let start."""
+    await bench.start()
+    bench.version = "containerd://1.6.20"
+    await bench.plugin.sweep()
+
+    assert "which the runtime lacks" in await bench.refused()
+
+
+async def test_a_start_without_cdi_goes_on_once_the_runtime_has_it(old: Bench) -> None:
+    await allocate(old)
+    old.version = "containerd://2.1.0"
+    await old.plugin.sweep()
+
+    await old.start()
+
+    assert old.pods.phases == [("p", "success")]
+
+
+async def test_without_cdi_a_containers_directory_is_found_by_its_token(old: Bench) -> None:
+    old.files.hami_core.mkdir()
+    (old.files.hami_core / "libvgpu.so").touch()
+    made = await allocate(old)
+    await old.start()
+
+    own = old.files.hami_core / "containers" / f"{uid('p')}_app"
+    told = own.parent / made.tokens[0]
+    assert made.answer.mounts[0].host == str(told)
+    assert told.readlink().name == own.name
+    assert own.is_dir()
+    old.pods.documents.clear()
+    await old.plugin.sweep()
+    assert not list(own.parent.iterdir())
 
 
 ASKED = Preference(available=("GPU-a-0", "GPU-b-0"), must_include=(), size=1)

@@ -13,6 +13,7 @@ from cardwise.agent.deviceplugin import messages, protobuf
 from cardwise.agent.deviceplugin.files import NodeFiles
 from cardwise.agent.deviceplugin.offer import Offer
 from cardwise.agent.deviceplugin.plugin import Plugin
+from cardwise.agent.deviceplugin.runtime import Runtime
 from cardwise.agent.deviceplugin.serving import Server
 from cardwise.agent.deviceplugin.telling import Teller
 from fakes.nodepods import FakeNodePods
@@ -82,6 +83,11 @@ async def kubelet(tmp_path: Path) -> AsyncIterator[Kubelet]:
     await made.stop()
 
 
+async def nobody() -> None:
+    """Nobody asks what the settings say."""
+    raise AssertionError
+
+
 @pytest.fixture
 async def offer(tmp_path: Path) -> AsyncIterator[Offer]:
     """What the plugin that runs meanwhile offers."""
@@ -94,6 +100,7 @@ async def offer(tmp_path: Path) -> AsyncIterator[Offer]:
             files=NodeFiles(plugins=tmp_path, cdi=tmp_path / "cdi", hami_core=tmp_path / "vgpu"),
             teller=Teller(node="n1", pods=pods, monotonic=lambda: 0.0, counted=lambda _: None),
             offer=offer,
+            runtime=Runtime(node=nobody, said=True),
         )
     )
     stop = asyncio.Event()
@@ -233,7 +240,7 @@ async def test_kubelet_gets_a_token_and_a_choice(kubelet: Kubelet, offer: Offer)
 
     answer = await kubelet.ask("Allocate", protobuf.message(1, protobuf.text(1, "GPU-a-0")))
     (container,) = protobuf.messages_of(answer, 1)
-    assert messages.cdi_names(container)[0].startswith("cardwise.dev/card=")
+    assert messages.answered(container).cdi_devices[0].startswith("cardwise.dev/card=")
 
     asked = protobuf.message(1, protobuf.texts(1, ["GPU-a-1"]) + protobuf.number(3, 1))
     chosen = await kubelet.ask("GetPreferredAllocation", asked)

@@ -1,5 +1,6 @@
 """Whether a Pod's containers may start, and with which cards each."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 import build
 from cardwise import names
 from cardwise.agent.deviceplugin.checkpoint import Entry
+from cardwise.agent.deviceplugin.handover import Mount
+from cardwise.agent.deviceplugin.messages import ContainerAnswer
 from cardwise.agent.deviceplugin.verdict import Node, Refusal, judge
 from plugin import card, entry, uid
 
@@ -179,3 +182,118 @@ def test_ones_own_init_containers_keep_their_cards_in_any_case() -> None:
         "t-p-first": "GPU-a",
         "t-p-app": "GPU-a",
     }
+
+
+# --- without CDI ----------------------------------------------------------------------------------
+
+RIGHT = {
+    "NVIDIA_VISIBLE_DEVICES": "GPU-a",
+    "CUDA_DEVICE_MEMORY_LIMIT_0": "1000m",
+    "CUDA_DEVICE_SM_LIMIT": "0",
+    "CUDA_DEVICE_MEMORY_SHARED_CACHE": "/usr/local/vgpu/t.cache",
+}
+
+
+def told(envs: dict[str, str | None], mounts: tuple[Mount, ...] = ()) -> Entry:
+    """What kubelet was told, but for these variables."""
+    written = {name: value for name, value in {**RIGHT, **envs}.items() if value is not None}
+    answer = ContainerAnswer(envs=written, mounts=mounts, annotations={"cardwise.dev/token": "t"})
+    return entry(answer=answer)
+
+
+def env(value: dict[str, Any]) -> list[build.Json]:
+    """The Pod, with a variable of its author's."""
+    return [pod(containers=[build.container("app", gpu=1, env=[value])])]
+
+
+def test_what_kubelet_was_told_rightly_starts() -> None:
+    assert verdict([pod()], told({}), cdi=False) == {"t": "GPU-a"}
+
+
+def test_what_was_told_without_cdi_stays_right_where_there_is_cdi() -> None:
+    assert verdict([pod()], told({}), cdi=True) == {"t": "GPU-a"}
+
+
+def test_an_authors_variable_that_says_the_same_hides_nothing() -> None:
+    same = env({"name": "NVIDIA_VISIBLE_DEVICES", "value": "GPU-a"})
+
+    assert verdict(same, told({}), cdi=False) == {"t": "GPU-a"}
+
+
+MOUNT = Mount("/usr/local/vgpu/containers/t", "/usr/local/vgpu")
+TOLD = [
+    pytest.param(
+        [pod()],
+        told({"NVIDIA_VISIBLE_DEVICES": "GPU-b"}),
+        "kubelet was told NVIDIA_VISIBLE_DEVICES=GPU-b, and the Pod's allocation says GPU-a",
+        id="anothers-card",
+    ),
+    pytest.param(
+        [pod()],
+        told({"CUDA_DEVICE_MEMORY_LIMIT_0": "9000m"}),
+        "was told CUDA_DEVICE_MEMORY_LIMIT_0=9000m, and the Pod's allocation says 1000m",
+        id="anothers-memory",
+    ),
+    pytest.param([pod()], told({"CUDA_DEVICE_SM_LIMIT": "50"}), "SM_LIMIT=50", id="anothers-cores"),
+    pytest.param(
+        [pod()], told({"CUDA_DEVICE_SM_LIMIT": None}), "SM_LIMIT=, and", id="one-limit-less"
+    ),
+    pytest.param([pod()], told({"CUDA_OVERSUBSCRIBE": "true"}), "OVERSUBSCRIBE=true", id="more"),
+    pytest.param([pod()], told({}, (MOUNT,)), "HAMi-core's mounts are others", id="mounts"),
+    pytest.param(
+        [pod(text="GPU-b,NVIDIA,1000,0:;")], told({}), "says GPU-b", id="the-allocation-was-changed"
+    ),
+    pytest.param(
+        [pod()],
+        entry(
+            answer=ContainerAnswer(
+                envs={"NVIDIA_VISIBLE_DEVICES": "void"}, annotations={"cardwise.dev/token": "t"}
+            )
+        ),
+        "nobody could tell its cards when kubelet asked",
+        id="nothing",
+    ),
+    pytest.param([pod()], entry(), "told by CDI, which the runtime lacks", id="a-cdi-device"),
+    pytest.param(
+        env({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}),
+        told({}),
+        "its own variable NVIDIA_VISIBLE_DEVICES would hide ours",
+        id="the-authors-own-variable",
+    ),
+    pytest.param(
+        env({"name": "CUDA_DEVICE_SM_LIMIT", "valueFrom": {"fieldRef": {}}}),
+        told({}),
+        "its own variable CUDA_DEVICE_SM_LIMIT would hide ours",
+        id="the-authors-own-from-elsewhere",
+    ),
+]
+
+
+@pytest.mark.parametrize(("pods", "kept", "sentence"), TOLD)
+def test_what_kubelet_was_told_wrongly_does_not_start(
+    pods: list[build.Json], kept: Entry, sentence: str
+) -> None:
+    found = verdict(pods, kept, cdi=False)
+
+    assert isinstance(found, str)
+    assert found.startswith("AllocationMismatch: container app: ")
+    assert sentence in found
+
+
+def test_one_container_that_was_told_wrongly_keeps_the_whole_pod_from_starting() -> None:
+    two = pod(
+        text="GPU-a,NVIDIA,1000,0:;GPU-b,NVIDIA,1000,0:;",
+        containers=[build.container("app", gpu=1), build.container("other", gpu=1)],
+    )
+    other = told({"NVIDIA_VISIBLE_DEVICES": "GPU-c"})
+    entries = [told({}), replace(other, container="other", ids=frozenset({"GPU-a-1"}))]
+
+    assert "container other: kubelet was told" in verdict([two], *entries, cdi=False)
+
+
+def test_a_card_that_is_over_booked_is_refused_though_kubelet_was_told_rightly() -> None:
+    kept = told({"CUDA_DEVICE_MEMORY_LIMIT_0": "99999m"})
+
+    found = verdict([pod(text="GPU-a,NVIDIA,99999,0:;")], kept, cdi=False)
+
+    assert "CardOverbooked" in found

@@ -1,11 +1,13 @@
 """The device plugin put together for a real node."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from cardwise.agent.deviceplugin.files import NodeFiles
 from cardwise.agent.deviceplugin.offer import Offer
 from cardwise.agent.deviceplugin.plugin import Plugin
+from cardwise.agent.deviceplugin.runtime import Runtime
 from cardwise.agent.deviceplugin.serving import Server
 from cardwise.agent.deviceplugin.telling import Teller
 from cardwise.ports import NodePods
@@ -19,6 +21,7 @@ def device_plugin(
     settings: Settings,
     *,
     counted: Callable[[str], None],
+    node_object: Callable[[], Awaitable[dict[str, Any] | None]],
     files: NodeFiles | None = None,
 ) -> Server:
     """The server for one node's kubelet.
@@ -29,6 +32,7 @@ def device_plugin(
         offer: its cards, kept up by the publisher's probes.
         settings: the settings file.
         counted: told what became of each start.
+        node_object: the Node as the API server has it; raises ``ApiError``.
         files: where things are; by default where kubelet and the runtimes have them.
     """
     plugin = Plugin(
@@ -37,6 +41,7 @@ def device_plugin(
         files=files or NodeFiles(),
         teller=Teller(node=node, pods=pods, monotonic=time.monotonic, counted=counted),
         offer=offer,
+        runtime=Runtime(node=node_object, said=settings.agent.said_cdi),
         init_shrink=settings.scheduling.initShrink,
     )
     return Server(plugin=plugin)

@@ -13,6 +13,8 @@ from typing import Any, Final
 import orjson
 
 from cardwise.agent.deviceplugin import messages
+from cardwise.agent.deviceplugin.handover import TOKEN, tokens_of
+from cardwise.agent.deviceplugin.messages import ContainerAnswer
 from cardwise.errors import BadBody
 
 FILE: Final = "kubelet_internal_checkpoint"
@@ -27,8 +29,24 @@ class Entry:
     container: str
     resource: str
     ids: frozenset[str]
-    cdi: tuple[str, ...]
-    """The CDI names of our answer."""
+    answer: ContainerAnswer
+    """What the plugin said, which kubelet tells the runtime at each start."""
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Ours in the answer, one; none in another plugin's."""
+        told = self.answer.annotations.get(TOKEN)
+        return tokens_of(self.answer.cdi_devices) if told is None else (told,)
+
+    @property
+    def cache(self) -> str:
+        """The name of the container's own directory, by which HAMi's tools know it."""
+        return f"{self.pod_uid}_{self.container}"
+
+    @property
+    def by_cdi(self) -> bool:
+        """Whether the cards are told by a CDI device, and not by the answer itself."""
+        return bool(tokens_of(self.answer.cdi_devices))
 
 
 def parse(data: bytes) -> list[Entry]:
@@ -53,7 +71,7 @@ def _entry(listed: Any) -> Entry:
         container=str(listed["ContainerName"]),
         resource=str(listed["ResourceName"]),
         ids=frozenset(map(str, ids)),
-        cdi=messages.cdi_names(answer),
+        answer=messages.answered(answer),
     )
 
 

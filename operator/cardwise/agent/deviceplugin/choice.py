@@ -1,20 +1,31 @@
-"""Which device ids kubelet should take: a preference, which steers kubelet's own accounts alone.
+"""Which container kubelet asks about, as far as one can guess, and which ids it should take.
 
-Cards are handed over by the booking, whatever the ids are. It is still good if kubelet's accounts
-name the right card: its ``podresources`` API, which monitors read, tells ids.
+Ids are a preference, which steers kubelet's own accounts alone: cards are handed over by the
+booking, whatever the ids are. It is still good if kubelet's accounts name the right card: its
+``podresources`` API, which monitors read, tells ids.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from cardwise.agent.deviceplugin.checkpoint import Entry
 from cardwise.agent.deviceplugin.messages import Device, Preference
 from cardwise.errors import BadAllocation
-from cardwise.model import Card
-from cardwise.wire.containers import containers_of
+from cardwise.model import Card, Share
+from cardwise.wire.containers import Container, containers_of
 from cardwise.wire.fields import at, text
 from cardwise.wire.pods import booking_of
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A container, and the cards that its Pod's allocation gives it."""
+
+    pod_uid: str
+    container: Container
+    shares: tuple[Share, ...]
 
 
 def devices_of(cards: Iterable[Card]) -> list[Device]:
@@ -51,31 +62,55 @@ def choose(preference: Preference, wanted: Sequence[str] = ()) -> list[str]:
 def next_cards(
     pods: Iterable[dict[str, Any]], entries: Iterable[Entry], size: int
 ) -> tuple[str, ...]:
-    """The cards of the container that kubelet probably asks about now.
+    """The cards of the container that kubelet probably asks about now; none: nobody knows."""
+    found = next_container(pods, entries, size)
+    return tuple(share.uuid for share in found.shares) if found else ()
 
-    kubelet goes through Pods by creation and through a Pod's containers in order; the first one
-    that it has given nothing to, and that asks for so many cards, is the one. A guess, for a
-    preference.
+
+def next_container(
+    pods: Iterable[dict[str, Any]], entries: Iterable[Entry], size: int
+) -> Guess | None:
+    """The container that kubelet probably asks about now.
+
+    kubelet admits one Pod after another, and goes through a Pod's containers in order. It hears of
+    Pods in the order of their bindings; those that it finds when it starts it takes by creation.
+
+    Args:
+        pods: the node's, as they are now.
+        entries: what kubelet has given so far.
+        size: how many cards it asks for.
     """
     served = {(entry.pod_uid, entry.container) for entry in entries}
-    for pod in sorted(pods, key=_creation):
+    begun = {uid for uid, _ in served}
+    for pod in sorted(pods, key=lambda pod: _turn(pod, begun)):
         try:
             booking = booking_of(pod)
         except BadAllocation:
             continue
         uid = text(at(pod, "metadata", "uid"))
-        for container, shares in zip(
-            containers_of(pod), booking.containers if booking else (), strict=False
-        ):
-            if len(shares) == size and (uid, container.name) not in served:
-                return tuple(share.uuid for share in shares)
-    return ()
+        segments = zip(containers_of(pod), booking.containers if booking else (), strict=False)
+        for container, shares in segments:
+            if shares and (uid, container.name) not in served:
+                if len(shares) == size:
+                    return Guess(uid, container, shares)
+                break
+    return None
 
 
-def _creation(pod: dict[str, Any]) -> tuple[str, str]:
+def _turn(pod: dict[str, Any], begun: Collection[str]) -> tuple[bool, bool, bool, int, str, str]:
+    """When kubelet comes to a Pod.
+
+    The last write to a Pod that no kubelet has told of is its binding, as a rule.
+    """
+    uid, version = (text(at(pod, "metadata", key)) for key in ("uid", "resourceVersion"))
+    unknown = at(pod, "status", "startTime") is None
     return (
+        uid not in begun,
+        at(pod, "metadata", "deletionTimestamp") is not None,
+        unknown,
+        int(version) if unknown and version.isascii() and version.isdigit() else 0,
         text(at(pod, "metadata", "creationTimestamp")),
-        text(at(pod, "metadata", "uid")),
+        uid,
     )
 
 

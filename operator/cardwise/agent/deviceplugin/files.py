@@ -1,12 +1,13 @@
 """The files of a node that the plugin reads and writes: kubelet's checkpoint, CDI specs, caches.
 
 A Pod's CDI spec is written when its start was found right, and removed when it is gone; so the
-specs that are there tell which Pods were let start since the node's boot.
+specs that are there tell which Pods were let start since the node's boot. That is what they are
+for where the runtime reads none.
 """
 
 import contextlib
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -61,8 +62,17 @@ class NodeFiles:
             return spec_tokens(self._spec(uid).read_bytes())
         return frozenset()
 
-    def let_start(self, uid: str, spec: bytes, caches: Iterable[str]) -> None:
+    def let_start(
+        self, uid: str, spec: bytes, caches: Iterable[str], *, aliases: Mapping[str, str]
+    ) -> None:
         """Write a Pod's CDI spec, whole or not at all, after what it refers to.
+
+        Args:
+            uid: the Pod's.
+            spec: its text.
+            caches: the names of the containers' own directories.
+            aliases: by token, the directory of a container whose runtime was told of it before
+                anybody knew its name.
 
         Raises:
             OSError: it can't be written.
@@ -72,6 +82,10 @@ class NodeFiles:
                 place.mkdir(parents=True, exist_ok=True)
                 # Whatever user the container's programs run as.
                 place.chmod(_EVERYBODY)
+            for token, name in aliases.items():
+                alias = self._caches / token
+                alias.unlink(missing_ok=True)
+                alias.symlink_to(name)
         self.cdi.mkdir(parents=True, exist_ok=True)
         # Runtimes read names that end in .json or .yaml alone.
         partial = self._spec(uid).with_suffix(".partial")
@@ -88,6 +102,8 @@ class NodeFiles:
         trouble: OSError | None = None
         for uid in gone:
             try:
+                for token in self.tokens(uid):
+                    (self._caches / token).unlink(missing_ok=True)
                 for place in self._caches.glob(f"{uid}_*"):
                     shutil.rmtree(place)
                 self._spec(uid).unlink(missing_ok=True)

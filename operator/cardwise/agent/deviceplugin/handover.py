@@ -20,7 +20,9 @@ _CDI_VERSION: Final = "0.5.0"
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 NO_CARD: Final = {VISIBLE: "void"}
-"""What Allocate says: a runtime that knows no CDI shows the container no card, rather than all."""
+"""What Allocate says beside a CDI name: a runtime that reads none shows no card, not all."""
+TOKEN: Final = f"{API_GROUP}/token"
+"""A container's annotation, where its cards are told without CDI: what is else the CDI name's."""
 
 MEMORY_LIMIT: Final = "CUDA_DEVICE_MEMORY_LIMIT_{}"
 CORES_LIMIT: Final = "CUDA_DEVICE_SM_LIMIT"

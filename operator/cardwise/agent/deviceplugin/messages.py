@@ -4,11 +4,12 @@ Names and field numbers are the API's. What we don't use is left out: a reader s
 does not know, and a writer need not write any.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from cardwise.agent.deviceplugin import protobuf
+from cardwise.agent.deviceplugin.handover import Mount
 
 VERSION: Final = "v1beta1"
 REGISTER: Final = "/v1beta1.Registration/Register"
@@ -80,17 +81,17 @@ class ContainerAnswer:
     """``ContainerAllocateResponse``; kubelet keeps it, and tells the runtime at each start."""
 
     envs: Mapping[str, str]
-    cdi_devices: tuple[str, ...]
+    mounts: tuple[Mount, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of the container, for the runtime."""
+    cdi_devices: tuple[str, ...] = ()
     """Full names, ``vendor/class=name``."""
 
     def encode(self) -> bytes:
         """On the wire."""
-        entries = (
-            protobuf.message(1, protobuf.text(1, name) + protobuf.text(2, value))
-            for name, value in sorted(self.envs.items())
-        )
+        mounts = (protobuf.message(2, _mount(mount)) for mount in self.mounts)
         named = (protobuf.message(5, protobuf.text(1, name)) for name in self.cdi_devices)
-        return b"".join([*entries, *named])
+        return b"".join([*_pairs(1, self.envs), *mounts, *_pairs(4, self.annotations), *named])
 
 
 def allocated(answers: Sequence[ContainerAnswer]) -> bytes:
@@ -116,13 +117,25 @@ def about_to_start(data: bytes) -> frozenset[str]:
     return frozenset(protobuf.texts_of(data, 1))
 
 
-def cdi_names(data: bytes) -> tuple[str, ...]:
-    """The CDI names in a ``ContainerAllocateResponse``.
+def answered(data: bytes) -> ContainerAnswer:
+    """``ContainerAllocateResponse``, as kubelet kept it.
 
     Raises:
         BadBody: it is no message.
     """
-    return tuple("".join(protobuf.texts_of(each, 1)[-1:]) for each in protobuf.messages_of(data, 5))
+    return ContainerAnswer(
+        envs=_read_pairs(data, 1),
+        mounts=tuple(
+            Mount(
+                host=_last_text(each, 2),
+                container=_last_text(each, 1),
+                read_only=bool(protobuf.number_of(each, 3)),
+            )
+            for each in protobuf.messages_of(data, 2)
+        ),
+        annotations=_read_pairs(data, 4),
+        cdi_devices=tuple(_last_text(each, 1) for each in protobuf.messages_of(data, 5)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,3 +166,27 @@ def asked_to_prefer(data: bytes) -> list[Preference]:
 def preferred(chosen: Sequence[Sequence[str]]) -> bytes:
     """``PreferredAllocationResponse``: the ids for each container that was asked about."""
     return b"".join(protobuf.message(1, protobuf.texts(1, ids)) for ids in chosen)
+
+
+def _mount(mount: Mount) -> bytes:
+    return (
+        protobuf.text(1, mount.container)
+        + protobuf.text(2, mount.host)
+        + protobuf.number(3, mount.read_only)
+    )
+
+
+def _pairs(field_number: int, pairs: Mapping[str, str]) -> Iterator[bytes]:
+    """A map: a message for each pair."""
+    for name, value in sorted(pairs.items()):
+        yield protobuf.message(field_number, protobuf.text(1, name) + protobuf.text(2, value))
+
+
+def _read_pairs(data: bytes, field_number: int) -> dict[str, str]:
+    pairs = protobuf.messages_of(data, field_number)
+    return {_last_text(each, 1): _last_text(each, 2) for each in pairs}
+
+
+def _last_text(data: bytes, field_number: int) -> str:
+    """The text of a field that is not repeated: the last one written counts."""
+    return "".join(protobuf.texts_of(data, field_number)[-1:])

@@ -129,7 +129,7 @@ class Server:
         return messages.preferred(await self.plugin.prefer(messages.asked_to_prefer(request)))
 
     async def _allocate(self, request: bytes) -> bytes:
-        return messages.allocated(self.plugin.allocate(messages.asked_to_allocate(request)))
+        return messages.allocated(await self.plugin.allocate(messages.asked_to_allocate(request)))
 
     async def _start(self, request: bytes) -> bytes:
         await self.plugin.start(messages.about_to_start(request))

@@ -4,6 +4,9 @@ Pure: the Pods, the cards and kubelet's accounts in, the CDI devices out. The Po
 whole at the start of its first container. kubelet has given devices to all of them by then, each
 with a token of its own, so every container's device can be told at once: none of it depends on
 which one is about to start.
+
+Without CDI kubelet was told the cards before anybody knew whose they are. What it was told must
+then be what the Pod's allocation says, to the letter.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,9 +15,9 @@ from typing import Any, Final
 
 from cardwise.agent.deviceplugin.checkpoint import Entry
 from cardwise.agent.deviceplugin.fence import Tenant, overbooked
-from cardwise.agent.deviceplugin.handover import NO_LIBRARY, Edits, Library, edits_of, tokens_of
+from cardwise.agent.deviceplugin.handover import NO_CARD, NO_LIBRARY, Edits, Library, edits_of
 from cardwise.errors import BadAllocation
-from cardwise.model import Booking, Card
+from cardwise.model import Booking, Card, Share
 from cardwise.names import BIND_TIME, EventReason
 from cardwise.wire.containers import Container, containers_of
 from cardwise.wire.fields import annotations_of, at, items, text
@@ -22,6 +25,7 @@ from cardwise.wire.pods import booking_of, pod_ref
 
 _STATUSES: Final = ("initContainerStatuses", "containerStatuses")
 _NEVER: Final = 1 << 62
+_REMEDY: Final = "delete the Pod, so that its owner makes it anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class Node:
     begun: frozenset[str] = frozenset()
     """UIDs of Pods that were let start since the node's boot."""
     init_shrink: bool = False
+    cdi: bool = True
+    """Whether the container runtime reads CDI specs."""
 
 
 def judge(
@@ -58,7 +64,7 @@ def judge(
         node: cards and HAMi-core.
 
     Returns:
-        What each token stands for; none for a container that an earlier device plugin answered for.
+        What each token stands for; nothing of a container that another device plugin answered for.
     """
     pods = list(pods)
     own = next((pod for pod in pods if text(at(pod, "metadata", "uid")) == uid), None)
@@ -83,7 +89,6 @@ def _given(
     """What each token stands for, container by container."""
     containers = {container.name: container for container in containers_of(pod)}
     shares_of = dict(zip(containers, booking.containers, strict=False))
-    modes = {card.uuid: card.mode for card in node.cards}
     devices: dict[str, Edits] = {}
     for entry in entries:
         shares = shares_of.get(entry.container, ())
@@ -92,19 +97,57 @@ def _given(
                 f"container {entry.container} asked for {len(entry.ids)} cards, and its"
                 f" allocation has {len(shares)}"
             )
-        strange = [share.uuid for share in shares if share.uuid not in modes]
-        if strange:
-            return _mismatch(f"this node has no card {', '.join(strange)}")
-        for token in tokens_of(entry.cdi):
-            devices[token] = edits_of(
-                shares,
-                modes=[modes[share.uuid] for share in shares],
-                oversold=node.oversold,
-                library=node.library,
-                cache=f"{entry.pod_uid}_{entry.container}",
-                own_env=_env(containers[entry.container]),
-            )
+        if lacking := strangers(shares, node):
+            return _mismatch(f"this node has no card {', '.join(lacking)}")
+        for token in entry.tokens:
+            container = containers[entry.container]
+            cache = entry.cache if entry.by_cdi else token
+            devices[token] = edits_for(container, shares, node, cache=cache)
+            wrong = _not_told(entry, devices[token], _env(container), node)
+            if wrong:
+                return _mismatch(f"container {entry.container}: {wrong}")
     return devices
+
+
+def strangers(shares: Iterable[Share], node: Node) -> list[str]:
+    """The UUIDs of cards that the node does not have."""
+    known = {card.uuid for card in node.cards}
+    return [share.uuid for share in shares if share.uuid not in known]
+
+
+def edits_for(container: Container, shares: Sequence[Share], node: Node, *, cache: str) -> Edits:
+    """What a container is given with these cards of the node."""
+    modes = {card.uuid: card.mode for card in node.cards}
+    return edits_of(
+        shares,
+        modes=[modes[share.uuid] for share in shares],
+        oversold=node.oversold,
+        library=node.library,
+        cache=cache,
+        own_env=_env(container),
+    )
+
+
+def _not_told(entry: Entry, wanted: Edits, own_env: Mapping[str, str], node: Node) -> str:
+    """Why the runtime would not do as the allocation says; empty: it would."""
+    if entry.by_cdi:
+        # It has what CDI will tell, and its runtime may know no CDI any more.
+        return "" if node.cdi else f"its cards are told by CDI, which the runtime lacks; {_REMEDY}"
+    told = entry.answer
+    if told.envs == NO_CARD:
+        return f"nobody could tell its cards when kubelet asked; {_REMEDY}"
+    for name in sorted({*wanted.env, *told.envs}):
+        if told.envs.get(name) != wanted.env.get(name):
+            return (
+                f"kubelet was told {name}={told.envs.get(name, '')}, and the Pod's allocation says"
+                f" {wanted.env.get(name, '')}: without CDI this is a guess, and it was wrong;"
+                f" {_REMEDY}"
+            )
+        if own_env.get(name, wanted.env[name]) != wanted.env[name]:
+            return f"its own variable {name} would hide ours without CDI: take it out of the Pod"
+    if told.mounts != wanted.mounts:
+        return f"HAMi-core's mounts are others than when kubelet asked; {_REMEDY}"
+    return ""
 
 
 def _tenants(
