@@ -37,8 +37,8 @@ _CONTAINERS: Final = "k8s.io"
 
 
 @functools.cache
-def why_not() -> str:
-    """Why this machine can't have a node; empty: it can."""
+def why_not(*, cdi: bool = True) -> str:
+    """Why this machine can't have a node, with a containerd that has CDI or not; empty: it can."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "kubelet and containerd need root"
     tried = subprocess.run(
@@ -51,9 +51,11 @@ def why_not() -> str:
         return f"no namespaces can be made here: {tried.stderr.strip()}"
     if not any((_CGROUPS / name).exists() for name in ("memory", "cgroup.controllers")):
         return f"no control groups are mounted at {_CGROUPS}"
-    packages = subprocess.run([_HERE / "packages.sh"], check=False, capture_output=True, text=True)
-    if packages.returncode == 3:
-        return packages.stderr.splitlines()[-1]
+    for more in [[]] if cdi else [[], ["containerd"]]:
+        command = [_HERE / "packages.sh", *more]
+        packages = subprocess.run(command, check=False, capture_output=True, text=True)
+        if packages.returncode == 3:
+            return packages.stderr.splitlines()[-1]
     return ""
 
 

@@ -1,6 +1,7 @@
 """A node with Cardwise's agent on it: simulated cards, the real plugin, a real kubelet."""
 
 import contextlib
+import os
 import signal
 import sys
 import time
@@ -126,6 +127,23 @@ class Ward:
                 "target": {"apiVersion": "v1", "kind": "Node", "name": self.node.name},
             },
         )
+
+    def label(self, name: str) -> None:
+        """Write something of no matter to a Pod, so that it is the last one written."""
+        body = {"metadata": {"labels": {"written": "last"}}}
+        merge = "application/merge-patch+json"
+        self.cp.request("PATCH", self._path(name), body, content_type=merge)
+
+    @contextlib.contextmanager
+    def kubelet_stands_still(self) -> Iterator[None]:
+        """Meanwhile it hears of nothing; it is the child of the program that entered the node."""
+        entered = self.node.kubelet.pid
+        kubelet = int(Path(f"/proc/{entered}/task/{entered}/children").read_text())
+        os.kill(kubelet, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(kubelet, signal.SIGCONT)
 
     def restart_kubelet(self, *, lost: bool = False) -> None:
         """Kill kubelet and start it, until it knows the agent again and the node is ready.
