@@ -28,6 +28,7 @@ from cardwise.settings import Settings, parse
 from cardwise.wire.pods import request_of
 from cardwise.wire.requests import USER_ANNOTATIONS
 
+Json = dict[str, Any]
 DEFAULTS = Settings()
 INIT, SIDECAR, REGULAR = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.REGULAR
 
@@ -267,8 +268,18 @@ def test_what_cannot_be_read_is_refused(
     assert len(message) < 300
 
 
-def test_a_container_without_a_name_goes_by_its_place() -> None:
-    containers = [build.container(gpu=1), {"resources": {"limits": {"nvidia.com/gpu": "x"}}}]
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param({}, id="none"),
+        pytest.param({"name": ""}, id="an empty one"),
+        pytest.param({"name": "\ud800"}, id="one that can't be written to anyone"),
+        pytest.param({"name": "a\nb"}, id="one of two lines"),
+    ],
+)
+def test_a_container_without_a_name_to_show_goes_by_its_place(name: Json) -> None:
+    nameless = {**name, "resources": {"limits": {"nvidia.com/gpu": "x"}}}
+    containers = [build.container(gpu=1), nameless]
 
     assert refusal(build.pod(containers=containers)).startswith("container containers[1]: ")
     assert refusal(build.pod(init=containers)).startswith("container initContainers[1]: ")

@@ -36,7 +36,7 @@ class Container(NamedTuple):
     """One container of a Pod, where it stands and what it is."""
 
     name: str
-    """For people: a container without a name is called by its place in the Pod."""
+    """For people: one without a name that can be shown is called by its place in the Pod."""
     kind: ContainerKind
     json: dict[str, Any]
     """The Pod's own object, not a copy: admission writes into it."""
@@ -55,7 +55,10 @@ def _listed(pod: object, key: str) -> Iterator[Container]:
             # A restart policy of its own makes an init container a native sidecar (section 7).
             always = container.get("restartPolicy") == "Always"
             kind = ContainerKind.SIDECAR if always else ContainerKind.INIT
-        yield Container(text(container.get("name")) or f"{key}[{position}]", kind, container)
+        name = text(container.get("name"))
+        if not (name and name.isprintable()):  # no API server keeps such a one
+            name = f"{key}[{position}]"
+        yield Container(name, kind, container)
 
 
 def named(container: dict[str, Any], key: str) -> object:
