@@ -14,7 +14,7 @@ import build
 import plugin
 from cardwise.agent.deviceplugin.verdict import Node, Refusal, judge
 from cardwise.ledger import HOLD_SECONDS, Stage
-from cardwise.names import ALLOCATED, EventReason, Reason
+from cardwise.names import ALLOCATED, SOURCE, SOURCE_HAMI, EventReason, Reason
 from controllers import World, passing
 from fakes.cluster import refused, unanswered
 from reports import fixtures
@@ -381,6 +381,35 @@ async def test_r42_a_card_given_twice_by_others_is_said_before_its_agent_refuses
     world.cluster.remove("Pod", "a", "default")
     world.deliver()
     assert strangers(world) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        pytest.param({}, "its agent lets no Pod start that does not fit", id="R42 our agent's"),
+        pytest.param(
+            {SOURCE: SOURCE_HAMI},
+            "HAMi's device plugin starts them all the same",
+            id="R42 HAMi's: both schedulers at once",
+        ),
+    ],
+)
+async def test_r42_who_starts_pods_on_the_node_is_said_with_a_card_given_twice(
+    source: Json, told: str
+) -> None:
+    """No agent of ours refuses anything where HAMi's device plugin hands out the cards.
+
+    Red: `Strangers._tell_overbooked` tells each time of the agent.
+    """
+    gpunode = fixtures.t4x1()[0]
+    gpunode["metadata"]["labels"] = source
+    tenants = [
+        build.pod(name, node="n1", allocated=build.allocation(G0, mib=10000)) for name in "ab"
+    ]
+    world = await World(gpunode, *tenants).load()
+
+    [(_, note)] = await world.events()
+    assert note.partition("did; ")[2].startswith(told)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,10 @@ from cardwise.wire.fields import annotations_of
 _log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
+_WHO_STARTS = {
+    False: "its agent lets no Pod start that does not fit",
+    True: "HAMi's device plugin starts them all the same: delete one",
+}
 
 
 class Strangers:
@@ -113,14 +117,15 @@ class Strangers:
                 self._tell_overbooked(view, uuid, card)
 
     def _tell_overbooked(self, view: NodeView, uuid: str, card: CardState) -> None:
+        account = self._ledger.account(view.name)
+        served_by_hami = account is not None and account.by_hami
         note = (
             f"{view.name}: GPU {card.index} ({uuid}) is given out beyond its size:"
             f" {card.used_slots}/{card.slots} slots, {card.used_memory_mib}/{card.memory_mib} MiB,"
             f" {card.used_cores}/{card.cores} % cores. Somebody wrote allocations past Cardwise, or"
-            " the card offers less than it did; its agent lets no Pod start that does not fit"
+            f" the card offers less than it did; {_WHO_STARTS[served_by_hami]}"
         )
         _log.warning("%s", note)
-        account = self._ledger.account(view.name)
         tenants = [] if account is None else [
             (self._since(pod.uid), pod)
             for pod, booking in account.bookings()
