@@ -6,18 +6,45 @@ import urllib.request
 import pytest
 
 from backstage import GPUNODES
+from cardwise import names
 from stage import Stage
 
 pytestmark = pytest.mark.both_doors
 NO_DEVICES = "Pod was rejected: Allocate failed due to no healthy devices present; nvidia.com/gpu"
 
 
-def rejected(stage: Stage) -> list[str]:
-    """Reason and count of each rejection on node-a, as the controller counts them."""
+def metrics(stage: Stage) -> str:
+    """What the controller tells Prometheus."""
     url = f"{stage.reports_url}/metrics"
     with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310
-        text = answer.read().decode()
-    return re.findall(r'cardwise_pods_rejected_total{node="node-a",reason="(\w+)"} (\S+)', text)
+        return str(answer.read().decode())
+
+
+def rejected(stage: Stage) -> list[str]:
+    """Reason and count of each rejection on node-a, as the controller counts them."""
+    pattern = r'cardwise_pods_rejected_total{node="node-a",reason="(\w+)"} (\S+)'
+    return re.findall(pattern, metrics(stage))
+
+
+def test_r20_a_pod_that_passed_by_the_webhook_is_told_why_the_clusters_scheduler_has_no_node(
+    stage: Stage,
+) -> None:
+    """The words of that scheduler name no webhook: "Insufficient nvidia.com/gpumem".
+
+    Red: `_is_refused` looks for the condition ``Scheduled``.
+    """
+    scheduler = None if stage.gates else stage.cp.start_default_scheduler()
+    stage.bare_node("node-a", gpus=40)
+    exempt = {"metadata": {"labels": {names.WEBHOOK_LABEL: names.WEBHOOK_IGNORE}}}
+    stage.patch(f"/api/v1/namespaces/{stage.namespace}", exempt)
+
+    stage.pod("passed-by", gpumem=1000)
+
+    stage.pending("passed-by", "Insufficient nvidia.com/gpumem")
+    assert "Create the Pod anew" in stage.event("passed-by", names.EventReason.WEBHOOK_BYPASSED)
+    assert "\ncardwise_bypassed_pods 1.0\n" in metrics(stage)
+    if scheduler is not None:
+        scheduler.terminate()
 
 
 def test_r57_a_pod_that_kubelet_rejects_gives_its_card_back_and_is_counted(stage: Stage) -> None:
