@@ -48,6 +48,7 @@ class Backstage:
     leader_election = False
     overlay: str | None = None
     """Instead of the one that installs the door."""
+    installed: type[Installation] = Installation
     environment: Mapping[str, str] | None = None
     """What the downward API would tell the controller."""
     scheduler: Process
@@ -57,7 +58,7 @@ class Backstage:
         """Install Cardwise on a control plane and start it; `raised` is the way in."""
         self.cp = cp
         self.door = door
-        self.installation = Installation(cp, self.overlay or _OVERLAYS[door])
+        self.installation = self.installed(cp, self.overlay or _OVERLAYS[door])
         self.account = cp.service_account_kubeconfig("cardwise-controller")
         self._agent_account = cp.service_account_kubeconfig("cardwise-agent")
         self._agents: dict[str, Process] = {}

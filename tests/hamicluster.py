@@ -15,6 +15,79 @@ from controlplane.launcher import ControlPlane
 Json = dict[str, Any]
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
+_SYSTEM = "kube-system"
+_OF_THE_RELEASE = {"app.kubernetes.io/instance": "hami"}
+
+
+def _workload(kind: str, name: str, **spec: Any) -> Json:
+    labels = {"app.kubernetes.io/component": name}
+    pod = {
+        "serviceAccountName": name,
+        "containers": [{"name": "hami", "image": "projecthami/hami:v2.10.0"}],
+    }
+    template = {
+        "metadata": {"labels": {**labels, names.WEBHOOK_LABEL: names.WEBHOOK_IGNORE}},
+        "spec": {**pod, **spec},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": _SYSTEM, "labels": _OF_THE_RELEASE},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+_CHART: list[Json] = [
+    *(
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": name, "namespace": _SYSTEM, "labels": _OF_THE_RELEASE},
+        }
+        for name in ("hami-scheduler", "hami-device-plugin")
+    ),
+    _workload("Deployment", "hami-scheduler"),
+    _workload("DaemonSet", "hami-device-plugin", nodeSelector={"gpu": "on"}),
+    {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "hami-webhook"},
+        "webhooks": [
+            {
+                "name": "vgpu.hami.io",
+                "admissionReviewVersions": ["v1"],
+                "clientConfig": {
+                    "service": {
+                        "name": "hami-scheduler",
+                        "namespace": _SYSTEM,
+                        "path": "/webhook",
+                        "port": 443,
+                    }
+                },
+                "failurePolicy": "Ignore",
+                "objectSelector": {
+                    "matchExpressions": [
+                        {
+                            "key": names.WEBHOOK_LABEL,
+                            "operator": "NotIn",
+                            "values": [names.WEBHOOK_IGNORE],
+                        }
+                    ]
+                },
+                "rules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["pods"],
+                    }
+                ],
+                "sideEffects": "None",
+                "timeoutSeconds": 10,
+            }
+        ],
+    },
+]
 
 
 class HamiCluster:
@@ -45,6 +118,13 @@ class HamiCluster:
         status = {"status": {"capacity": amount, "allocatable": amount}}
         path = f"/api/v1/nodes/{node}/status"
         self._cp.request("PATCH", path, status, content_type=_STRATEGIC)
+
+    def installed(self) -> None:
+        """Install what of HAMi's chart, as release "hami", the page of migration names.
+
+        Nothing serves its webhook: as HAMi has it by default, Pods pass it then.
+        """
+        self._cp.apply(_CHART)
 
     def place(
         self, name: str, node: str, *cards: int, mib: int = 1000, policy: str | None = None

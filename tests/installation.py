@@ -10,6 +10,7 @@ import base64
 import functools
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,36 +36,40 @@ SERVING_SECRET: Final = f"{SYSTEM}/secrets/cardwise-webhook-tls"
 class Installation:
     """What ``kubectl apply -k manifests/overlays/OVERLAY`` brings into a cluster."""
 
+    scaled_down = True
+    """Whether its Deployments make no Pods: nobody would run them."""
+
     def __init__(self, cp: ControlPlane, overlay: str = "default") -> None:
         """Apply it, and return when GPUNodes can be written."""
         self.cp = cp
         self._overlay = overlay
-        self._directory = cp.directory / "installation"
-        self._port = free_port()
+        self._directory = Path(tempfile.mkdtemp(prefix="installation-", dir=cp.directory))
+        self.webhook_port = free_port()
         self._apply()
         self.cp.wait("GPUNodes to be served", lambda: self.cp.request("GET", GPUNODES), 30)
         address = self.cp.request("GET", f"{SYSTEM}/services/cardwise-webhook")
-        self.webhook_address = f"{address['spec']['clusterIP']}:{self._port}"
+        self.webhook_address = f"{address['spec']['clusterIP']}:{self.webhook_port}"
         """Where the API server calls the webhook."""
         self.settings = self._config_map("cardwise-settings") / "cardwise.yaml"
         self._tls = Mount(self._directory / "tls")
 
     def _apply(self) -> None:
-        self._directory.mkdir()
         # kustomize takes a base by a relative path only.
         base = os.path.relpath(
             ROOT / "manifests/overlays" / self._overlay, self._directory.resolve()
         )
 
         def port(kind: str, path: str) -> Json:
-            change = [{"op": "replace", "path": path, "value": self._port}]
+            change = [{"op": "replace", "path": path, "value": self.webhook_port}]
             target = {"kind": kind, "name": "cardwise-webhook"}
             return {"target": target, "patch": yaml.safe_dump(change)}
 
         kustomization = {
             "resources": [base],
             "replicas": [
-                {"name": name, "count": 0} for name in ("cardwise-scheduler", "cardwise-webhook")
+                {"name": name, "count": 0}
+                for name in ("cardwise-scheduler", "cardwise-webhook")
+                if self.scaled_down
             ],
             "patches": [
                 port("Service", "/spec/ports/0/port"),
