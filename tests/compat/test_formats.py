@@ -12,6 +12,7 @@ from cardwise import names
 from cardwise.agent.deviceplugin.checkpoint import Entry
 from cardwise.agent.deviceplugin.choice import card_of, devices_of
 from cardwise.agent.deviceplugin.handover import Library, edits_of
+from cardwise.agent.deviceplugin.messages import ContainerAnswer
 from cardwise.agent.deviceplugin.verdict import Node, Refusal, judge
 from cardwise.controller import lockvalue
 from cardwise.errors import BadAllocation
@@ -261,7 +262,7 @@ def test_a_container_that_has_not_the_cards_it_asked_for_does_not_start(
         container=asking,
         resource=names.RESOURCE_COUNT,
         ids=frozenset(f"GPU-aa-{slot}" for slot in range(count)),
-        cdi=(),
+        answer=ContainerAnswer(envs={}),
     )
     shown = Node(cards=[Card(uuid="GPU-aa", index=0, memory_mib=15360)])
 
