@@ -1,5 +1,6 @@
 """A shadow says where placed Pods would have gone, and writes nothing."""
 
+import socket
 from typing import Any
 
 import orjson
@@ -188,6 +189,17 @@ def test_what_is_no_report_is_one_sentence_and_status_two(body: str) -> None:
 
     assert ran.exit_code == 2
     assert "Traceback" not in ran.output
+
+
+def test_a_shadow_that_nobody_forwards_to_is_told_with_the_command_that_opens_the_way() -> None:
+    with socket.socket() as nobody:  # it has a port, and does not listen
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/shadow"
+        ran = CliRunner().invoke(cardwise, ["shadow-report", url])
+
+    assert ran.exit_code == 2
+    assert "Connection refused" in ran.output
+    assert "port-forward deployment/cardwise-shadow 9395" in ran.output
 
 
 async def test_the_counter_has_the_result() -> None:

@@ -16,6 +16,9 @@ from cardwise.cli.rendering import print_rows
 from cardwise.wire.fields import at, items, text
 
 _SECONDS = 10.0
+_HINT = (
+    "is the way there open? kubectl -n cardwise-shadow port-forward deployment/cardwise-shadow 9395"
+)
 
 
 @click.command("shadow-report", short_help="What Cardwise would have placed otherwise.")
@@ -53,6 +56,10 @@ def _read(source: str) -> dict[str, Any]:
         else:
             body = Path(source).read_bytes()
         report = orjson.loads(body)
+    except urllib.error.HTTPError as error:  # somebody answers, who is no shadow
+        raise options.BadInput(f"{source} can't be read: {error}") from error
+    except urllib.error.URLError as error:
+        raise options.BadInput(f"{source} can't be read: {error.reason}; {_HINT}") from error
     except (OSError, ValueError) as error:
         raise options.BadInput(f"{source} can't be read: {error}") from error
     if not isinstance(report, dict):
