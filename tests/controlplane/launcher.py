@@ -67,6 +67,7 @@ class ControlPlane:
     """The bearer token of group system:masters, for HTTP clients of one's own."""
     api_server: Process
     """A test may pause it; the run is over when it ends."""
+    etcd: Process
     ca: Path
     """The certificate that everything here is verified against."""
 
@@ -284,6 +285,7 @@ class ControlPlane:
         host: str | None = None,
         kubeconfig: Path | None = None,
         configuration: Path = ROOT / "manifests/components/extender/scheduler.yaml",
+        arguments: Sequence[str] = (),
     ) -> Process:
         """Start a stock kube-scheduler as the cluster runs it, and return when it is ready.
 
@@ -292,7 +294,8 @@ class ControlPlane:
         leader, and a higher client limit. Without an ``extender_url`` it asks nobody.
 
         ``host`` is its host name, by which it calls itself in the Lease: there is no option for
-        that. By default it is the machine's. ``kubeconfig`` is another way to the API server.
+        that. By default it is the machine's. ``kubeconfig`` is another way to the API server,
+        ``arguments`` more options of the program.
         """
         kubeconfig = kubeconfig or self.service_account_kubeconfig(SCHEDULER_ACCOUNT)
         config = yaml.safe_load(configuration.read_text())
@@ -308,10 +311,15 @@ class ControlPlane:
         }
         path = self.directory / f"{name}.yaml"
         path.write_text(yaml.safe_dump(config))
-        return self._start_scheduler(name, path, kubeconfig, host)
+        return self._start_scheduler(name, path, kubeconfig, host, arguments)
 
     def _start_scheduler(
-        self, name: str, config: Path, kubeconfig: Path, host: str | None = None
+        self,
+        name: str,
+        config: Path,
+        kubeconfig: Path,
+        host: str | None = None,
+        arguments: Sequence[str] = (),
     ) -> Process:
         port = self._supervisor.reserve_port()
         argv = components.kube_scheduler(
@@ -321,6 +329,7 @@ class ControlPlane:
             port=port,
             kubeconfig=kubeconfig,
         )
+        argv += arguments
         scheduler = self._supervisor.start(
             name,
             argv if host is None else components.on_host(host, argv),
@@ -329,14 +338,20 @@ class ControlPlane:
         self._supervisor.wait_until_ready(scheduler, "/readyz")
         return scheduler
 
-    def start_default_scheduler(self) -> Process:
-        """Start the cluster's own kube-scheduler, with every setting as it comes."""
+    def start_default_scheduler(self, *, qps: float | None = None) -> Process:
+        """Start the cluster's own kube-scheduler, with every setting as it comes.
+
+        ``qps`` is another limit of its client.
+        """
         path = self.directory / "default-scheduler.yaml"
+        client: dict[str, Any] = {"kubeconfig": str(self.admin_kubeconfig)}
+        if qps is not None:
+            client |= {"qps": qps, "burst": int(2 * qps)}
         config = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "leaderElection": {"leaderElect": False},
-            "clientConnection": {"kubeconfig": str(self.admin_kubeconfig)},
+            "clientConnection": client,
         }
         path.write_text(yaml.safe_dump(config))
         return self._start_scheduler("default-scheduler", path, self.admin_kubeconfig)
@@ -354,7 +369,7 @@ class ControlPlane:
 
     def _start_api_server(self, *, audit: bool, tokens_for_pods: bool) -> None:
         etcd_port = self._supervisor.reserve_port()
-        etcd = self._supervisor.start(
+        self.etcd = self._supervisor.start(
             "etcd",
             components.etcd(
                 self._binaries / "etcd",
@@ -365,7 +380,7 @@ class ControlPlane:
             url=f"http://127.0.0.1:{etcd_port}",
             core=True,
         )
-        self._supervisor.wait_until_ready(etcd, "/health")
+        self._supervisor.wait_until_ready(self.etcd, "/health")
         tokens = self.directory / "tokens.csv"
         tokens.touch(mode=0o600)
         tokens.write_text(f'{self.admin_token},admin,admin,"system:masters"\n')

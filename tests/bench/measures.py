@@ -1,0 +1,178 @@
+"""What is measured of a trial: pure functions over the records of others, and looks at /proc.
+
+Times of Pods are the API server's own, by its audit log; latencies of an extender are those that it
+keeps itself; processor time and memory are the kernel's.
+"""
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+
+# The API server's record --------------------------------------------------------------------------
+
+
+@dataclass
+class Lives:
+    """When the Pods of one namespace were created and bound, in Unix seconds, by name."""
+
+    created: dict[str, float] = field(default_factory=dict)
+    """When their creation was asked for."""
+    bound: dict[str, float] = field(default_factory=dict)
+    """When their Binding was answered."""
+    turned_away: int = 0
+    """Requests of anybody that the API server answered with 429: it was too busy for them."""
+
+    @property
+    def seconds(self) -> float:
+        """From the first creation to the last Binding; NaN where none was bound."""
+        if not self.bound:
+            return math.nan
+        return max(self.bound.values()) - min(self.created.values())
+
+    @property
+    def rate(self) -> float:
+        """Pods a second."""
+        return len(self.bound) / self.seconds if self.bound else math.nan
+
+    @property
+    def waits(self) -> list[float]:
+        """Seconds from creation to Binding, of each Pod that was bound."""
+        return [at - self.created[name] for name, at in self.bound.items() if name in self.created]
+
+
+def is_binding(line: bytes) -> bool:
+    """Whether a line of the audit log tells, without being parsed, of a Binding that was made."""
+    return b'"subresource":"binding"' in line and b'"code":201' in line
+
+
+def lives(lines: Iterable[bytes], namespace: str) -> Lives:
+    """Read the audit log's lines; those of other namespaces count only as turned away."""
+    found = Lives()
+    own = f'"namespace":"{namespace}"'.encode()
+    for line in lines:
+        if b'"code":429' in line:
+            found.turned_away += 1
+        elif own in line and (is_binding(line) or b'"verb":"create"' in line):
+            _read(json.loads(line), found)
+    return found
+
+
+def _read(event: dict, found: Lives) -> None:
+    about = event.get("objectRef", {})
+    if event["verb"] != "create" or about.get("resource") != "pods":
+        return
+    if event.get("responseStatus", {}).get("code") != 201:
+        return
+    match about.get("subresource"):
+        case None:
+            found.created[about["name"]] = _unix(event["requestReceivedTimestamp"])
+        case "binding":
+            found.bound[about["name"]] = _unix(event["stageTimestamp"])
+
+
+def _unix(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+# Numbers ------------------------------------------------------------------------------------------
+
+
+def quantile(values: Sequence[float], part: float) -> float:
+    """The smallest value that at least this part of them does not pass; NaN of none."""
+    if not values:
+        return math.nan
+    return sorted(values)[max(0, math.ceil(part * len(values)) - 1)]
+
+
+def middle(values: Iterable[float]) -> float:
+    """The median of those that are numbers; NaN of none."""
+    numbers = [value for value in values if not math.isnan(value)]
+    return median(numbers) if numbers else math.nan
+
+
+# What Prometheus reads ----------------------------------------------------------------------------
+
+
+@dataclass
+class Histogram:
+    """How often something took at most so long: counts by upper bound in seconds, ascending."""
+
+    counts: dict[float, float] = field(default_factory=dict)
+
+    @property
+    def count(self) -> float:
+        """How often it happened."""
+        return self.counts.get(math.inf, 0.0)
+
+    def longer_than(self, bound: float) -> float:
+        """How often it took longer than a bound, which must be one of a bucket."""
+        return self.count - self.counts.get(bound, self.count)
+
+    def since(self, before: "Histogram") -> "Histogram":
+        """What was added since."""
+        return Histogram({b: n - before.counts.get(b, 0.0) for b, n in self.counts.items()})
+
+    def quantile(self, part: float) -> float:
+        """Seconds, as if durations lay evenly within their bucket; NaN where nothing happened."""
+        low = below = 0.0
+        for bound in sorted(self.counts):
+            here = self.counts[bound]
+            if here and here >= part * self.count:
+                if math.isinf(bound):
+                    return low  # all that is known: at least so long
+                return low + (bound - low) * (part * self.count - below) / (here - below)
+            low, below = bound, here
+        return math.nan
+
+
+def histogram(text: str, name: str, **labels: str) -> Histogram:
+    """Sum up the series of a histogram, in Prometheus' text, that have these labels."""
+    found = Histogram()
+    for line in text.splitlines():
+        if not line.startswith(f"{name}_bucket{{"):
+            continue
+        if (sample := _SAMPLE.match(line)) is None:
+            continue
+        said = dict(_LABEL.findall(sample[2]))
+        if all(said.get(label) == value for label, value in labels.items()):
+            bound = float(said["le"])
+            found.counts[bound] = found.counts.get(bound, 0.0) + float(sample[3])
+    return found
+
+
+# The kernel's accounts ----------------------------------------------------------------------------
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process so far, in user and kernel."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def peak_mb(pid: int) -> float:
+    """The most memory that a process had resident since `forget_peak`, in 10^6 bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise LookupError(f"process {pid} has ended")
+
+
+def forget_peak(pid: int) -> None:
+    """Let `peak_mb` begin anew."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def cpu_by_name(pids: Mapping[str, int]) -> dict[str, float]:
+    """`cpu_seconds` of several processes."""
+    return {name: cpu_seconds(pid) for name, pid in pids.items()}

@@ -1,0 +1,249 @@
+"""One trial: a contestant, so many Pods, and what it took."""
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bench.contestants import Contestant, Running, throttled
+from bench.ground import Crowd
+from bench.measures import Lives, cpu_by_name, forget_peak, is_binding, lives, peak_mb, quantile
+from bench.mixes import Mix, pod
+from controlplane.api import Api
+from controlplane.launcher import ControlPlane, Process
+
+_WARM = 4
+"""Pods that are bound before the clock runs: connections, first lists, and the first answer."""
+TRIAL_SECONDS = 140.0
+"""A trial that takes longer ends unfinished. Below the age at which GPUNodes count as stale: no
+agent reports here."""
+_LOOK_SECONDS = 0.1
+_THROTTLED_PART = 0.01
+"""Of a client's requests: above it the client's own limit was part of what was measured."""
+
+
+@dataclass
+class Result:
+    """What came of a trial."""
+
+    contestant: str
+    nodes: int
+    mix: str
+    round: int
+    pods: int
+    """How many were created."""
+    expected: int
+    """How many fit."""
+    bound: int = 0
+    seconds: float = math.nan
+    """From the first creation to the last Binding, by the API server's record."""
+    rate: float = math.nan
+    """Pods a second."""
+    p50_seconds: float = math.nan
+    """From a Pod's creation to its Binding."""
+    p99_seconds: float = math.nan
+    cpu_ms_per_pod: dict[str, float] = field(default_factory=dict)
+    """By process."""
+    peak_mb: dict[str, float] = field(default_factory=dict)
+    """By process; of etcd and kube-apiserver since the trial's beginning."""
+    latency_ms: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Median and p99 by verb, by the extender's or controller's own account."""
+    throttled: float = math.nan
+    """Part of kube-scheduler's requests that its own limit kept back for more than 25 ms."""
+    turned_away: int = 0
+    """Requests that the API server refused as too many."""
+    ready_seconds: float = math.nan
+    """From the start of the contestant's processes until they were ready."""
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether limits were part of what was measured."""
+        return self.throttled > _THROTTLED_PART or self.turned_away > 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all were bound that fit."""
+        return self.bound >= self.expected
+
+    def document(self) -> dict[str, Any]:
+        """For JSON; what is not known is null."""
+        known = {k: None if v != v else v for k, v in asdict(self).items()}
+        return {**known, "is_throttled": self.is_throttled, "is_finished": self.is_finished}
+
+
+class AuditTail:
+    """The audit log from a moment on."""
+
+    def __init__(self, cp: ControlPlane) -> None:
+        self._cp = cp
+        self._path = cp.directory / "audit.log"
+        self._marks = 0
+        self._offset = self._path.stat().st_size
+
+    def begin(self) -> None:
+        """From now on."""
+        self._offset = self._path.stat().st_size
+
+    def lines(self) -> list[bytes]:
+        """All whole lines since, once the API server has written of everything until now."""
+        self._marks += 1
+        mark = f"/version?mark={id(self)}-{self._marks}"
+        self._cp.request("GET", mark)
+        sign = mark.encode() + b'"'
+
+        def found() -> list[bytes]:
+            lines = self._read(self._offset)
+            return lines if any(sign in line for line in lines) else []
+
+        return self._cp.wait("the audit log", found, 30)
+
+    def bindings(self) -> Callable[[], int]:
+        """A counter of the Bindings since `begin`, which reads what is new at each call."""
+        offset, count = self._offset, 0
+
+        def look() -> int:
+            nonlocal offset, count
+            lines = self._read(offset)
+            offset += sum(map(len, lines))
+            count += sum(map(is_binding, lines))
+            return count
+
+        return look
+
+    def _read(self, offset: int) -> list[bytes]:
+        with self._path.open("rb") as log:
+            log.seek(offset)
+            return [line for line in log if line.endswith(b"\n")]
+
+
+@dataclass
+class Course:
+    """Runs trials on one control plane."""
+
+    cp: ControlPlane
+    crowd: Crowd
+    nodes: int
+    pods: int
+    qps: float
+    pace: float | None = None
+    """Pods created a second; None: as fast as they are taken."""
+    profiler: Callable[[Running, str], contextlib.AbstractContextManager[None]] | None = None
+
+    def __post_init__(self) -> None:
+        self._tail = AuditTail(self.cp)
+
+    def run(
+        self, contestant: Contestant, mix: Mix, number: int, told: Callable[[int], None]
+    ) -> Result:
+        """Run one; ``told`` of how many are bound, again and again."""
+        namespace = f"{contestant.name}-{mix.name}-{number}"
+        self.cp.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        result = Result(
+            contestant=contestant.name,
+            nodes=self.nodes,
+            mix=mix.name,
+            round=number,
+            pods=self.pods,
+            expected=sum(map(mix.fits, range(self.pods))),
+        )
+        began = time.monotonic()
+        running = contestant.start(self.cp, self.qps)
+        result.ready_seconds = time.monotonic() - began
+        try:
+            self._warm(contestant, mix, f"{namespace}-warm")
+            with self._profiled(running, namespace):
+                self._measure(contestant, mix, namespace, running, result, told)
+        finally:
+            running.end()
+            for used in (namespace, f"{namespace}-warm"):
+                self._clear(used)
+        return result
+
+    def _profiled(self, running: Running, name: str) -> contextlib.AbstractContextManager[None]:
+        return self.profiler(running, name) if self.profiler else contextlib.nullcontext()
+
+    def _warm(self, contestant: Contestant, mix: Mix, namespace: str) -> None:
+        """Have a few Pods bound, of those that fit."""
+        self.cp.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        self._tail.begin()
+        numbers = [number for number in range(2 * _WARM) if mix.fits(number)][:_WARM]
+        self._create(contestant, mix, namespace, numbers)
+        look = self._tail.bindings()
+        self.cp.wait(f"{contestant.title} to bind", lambda: look() >= len(numbers), 60)
+
+    def _measure(
+        self,
+        contestant: Contestant,
+        mix: Mix,
+        namespace: str,
+        running: Running,
+        result: Result,
+        told: Callable[[int], None],
+    ) -> None:
+        pids = {name: process.pid for name, process in self._processes(running).items()}
+        for pid in pids.values():
+            forget_peak(pid)
+        running.latencies()
+        limiter, before = running.limiter(), cpu_by_name(pids)
+        self._tail.begin()
+        look = self._tail.bindings()
+        deadline = time.monotonic() + TRIAL_SECONDS
+        self._create(contestant, mix, namespace, range(self.pods))
+        while (bound := look()) < result.expected and time.monotonic() < deadline:
+            told(bound)
+            time.sleep(_LOOK_SECONDS)
+        after = cpu_by_name(pids)
+        record = lives(self._tail.lines(), namespace)
+        self._take(record, result)
+        each = max(1, result.bound)
+        result.cpu_ms_per_pod = {n: 1000 * (after[n] - before[n]) / each for n in pids}
+        result.peak_mb = {name: peak_mb(pid) for name, pid in pids.items()}
+        result.latency_ms = {
+            verb: (1000 * p50, 1000 * p99) for verb, (p50, p99) in running.latencies().items()
+        }
+        result.throttled = throttled(running.limiter().since(limiter))
+
+    @staticmethod
+    def _take(record: Lives, result: Result) -> None:
+        result.bound = len(record.bound)
+        result.seconds, result.rate = record.seconds, record.rate
+        result.p50_seconds = quantile(record.waits, 0.5)
+        result.p99_seconds = quantile(record.waits, 0.99)
+        result.turned_away = record.turned_away
+
+    def _processes(self, running: Running) -> dict[str, Process]:
+        core = {"kube-apiserver": self.cp.api_server, "etcd": self.cp.etcd}
+        return {**core, **running.processes}
+
+    def _create(
+        self, contestant: Contestant, mix: Mix, namespace: str, numbers: range | list[int]
+    ) -> None:
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        documents = [
+            pod(mix, number, scheduler=contestant.scheduler, gated=contestant.gated)
+            for number in numbers
+        ]
+
+        def create(api: Api, document: dict[str, Any]) -> None:
+            api.request("POST", path, document)
+
+        self.crowd.each(create, self._paced(documents))
+
+    def _paced(self, documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        began = time.monotonic()
+        for number, document in enumerate(documents):
+            if self.pace:
+                time.sleep(max(0.0, began + number / self.pace - time.monotonic()))
+            yield document
+
+    def _clear(self, namespace: str) -> None:
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        now = {"gracePeriodSeconds": 0}
+        self.cp.request("DELETE", path, now)
+
+        def gone() -> bool:
+            return not self.cp.request("GET", f"{path}?limit=1")["items"]
+
+        self.cp.wait(f"the Pods of {namespace} to go", gone, 60)
