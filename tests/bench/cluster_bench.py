@@ -136,7 +136,7 @@ def _introduce(console: Console, run: Run) -> None:
         console.print(f"  {what}: {limit}", highlight=False)
     if where["is_busy"]:
         console.print(
-            f"[yellow]The machine is busy, load {where['load_before']}: only ratios mean anything.[/]"
+            f"[yellow]The machine is busy ({where['load_before']}): only ratios mean anything.[/]"
         )
 
 

@@ -46,6 +46,13 @@ class Lives:
         return len(self.bound) / self.seconds if self.bound else math.nan
 
     @property
+    def created_rate(self) -> float:
+        """Pods created a second; NaN of fewer than two."""
+        if len(self.created) < 2:
+            return math.nan
+        return len(self.created) / (max(self.created.values()) - min(self.created.values()))
+
+    @property
     def waits(self) -> list[float]:
         """Seconds from creation to Binding, of each Pod that was bound."""
         return [at - self.created[name] for name, at in self.bound.items() if name in self.created]

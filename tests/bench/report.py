@@ -150,6 +150,7 @@ def table(run: Run, nodes: int, mix: str) -> Table:
     titled.add_column("who binds", no_wrap=True)
     for column in (
         "Pods/s",
+        "created/s",
         "÷ (a')",
         "p50 s",
         "p99 s",
@@ -174,6 +175,7 @@ def _row(run: Run, found: list[Result]) -> list[str]:
     notes = [
         word
         for word, holds in (
+            ("starved", any(r.is_starved for r in found)),
             ("THROTTLED", any(r.is_throttled for r in found)),
             (f"{min(r.bound for r in found)} bound", not all(r.is_finished for r in found)),
         )
@@ -181,6 +183,7 @@ def _row(run: Run, found: list[Result]) -> list[str]:
     ]
     return [
         _shown(middle(r.rate for r in found), ".0f"),
+        _shown(middle(r.created_rate for r in found), ".0f"),
         _shown(run.ratio(first.contestant, first.nodes, first.mix), ".2f"),
         _shown(middle(r.p50_seconds for r in found), ".2f"),
         _shown(middle(r.p99_seconds for r in found), ".2f"),

@@ -20,6 +20,10 @@ TRIAL_SECONDS = 140.0
 """A trial that takes longer ends unfinished. Below the age at which GPUNodes count as stale: no
 agent reports here."""
 _LOOK_SECONDS = 0.1
+_SETTLE_SECONDS, _QUIET_SECONDS, _QUIET_PART = 30.0, 2.0, 0.25
+"""Before the clock runs the contestant's processes have to take less than a quarter of a processor
+for two seconds, unless they never do."""
+_STARVED_PART = 0.9
 _THROTTLED_PART = 0.01
 """Of a client's requests: above it the client's own limit was part of what was measured."""
 
@@ -41,6 +45,8 @@ class Result:
     """From the first creation to the last Binding, by the API server's record."""
     rate: float = math.nan
     """Pods a second."""
+    created_rate: float = math.nan
+    """Pods created a second: nobody can be faster."""
     p50_seconds: float = math.nan
     """From a Pod's creation to its Binding."""
     p99_seconds: float = math.nan
@@ -61,6 +67,11 @@ class Result:
     def is_throttled(self) -> bool:
         """Whether limits were part of what was measured."""
         return self.throttled > _THROTTLED_PART or self.turned_away > 0
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether Pods did not come faster than they were bound."""
+        return self.rate > _STARVED_PART * self.created_rate
 
     @property
     def is_finished(self) -> bool:
@@ -153,8 +164,8 @@ class Course:
         result.ready_seconds = time.monotonic() - began
         try:
             self._warm(contestant, mix, f"{namespace}-warm")
-            with self._profiled(running, namespace):
-                self._measure(contestant, mix, namespace, running, result, told)
+            self._settle(running)
+            self._measure(contestant, mix, namespace, running, result, told)
         finally:
             running.end()
             for used in (namespace, f"{namespace}-warm"):
@@ -173,6 +184,17 @@ class Course:
         look = self._tail.bindings()
         self.cp.wait(f"{contestant.title} to bind", lambda: look() >= len(numbers), 60)
 
+    def _settle(self, running: Running) -> None:
+        """Let what follows a start come to its end: first lists, and what is made of them."""
+        pids = {name: process.pid for name, process in running.processes.items()}
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while time.monotonic() < deadline:
+            before = cpu_by_name(pids)
+            time.sleep(_QUIET_SECONDS)
+            after = cpu_by_name(pids)
+            if sum(after.values()) - sum(before.values()) < _QUIET_PART * _QUIET_SECONDS:
+                return
+
     def _measure(
         self,
         contestant: Contestant,
@@ -190,10 +212,11 @@ class Course:
         self._tail.begin()
         look = self._tail.bindings()
         deadline = time.monotonic() + TRIAL_SECONDS
-        self._create(contestant, mix, namespace, range(self.pods))
-        while (bound := look()) < result.expected and time.monotonic() < deadline:
-            told(bound)
-            time.sleep(_LOOK_SECONDS)
+        with self._profiled(running, namespace):
+            self._create(contestant, mix, namespace, range(self.pods))
+            while (bound := look()) < result.expected and time.monotonic() < deadline:
+                told(bound)
+                time.sleep(_LOOK_SECONDS)
         after = cpu_by_name(pids)
         record = lives(self._tail.lines(), namespace)
         self._take(record, result)
@@ -209,6 +232,7 @@ class Course:
     def _take(record: Lives, result: Result) -> None:
         result.bound = len(record.bound)
         result.seconds, result.rate = record.seconds, record.rate
+        result.created_rate = record.created_rate
         result.p50_seconds = quantile(record.waits, 0.5)
         result.p99_seconds = quantile(record.waits, 0.99)
         result.turned_away = record.turned_away
