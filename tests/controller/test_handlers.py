@@ -66,6 +66,14 @@ async def test_kopf_is_told_to_write_nothing() -> None:
     assert settings.scanning.disabled
 
 
+async def test_kopf_copies_and_remembers_nothing_of_an_object() -> None:
+    storage = handlers.settings().persistence.diffbase_storage
+    body = kopf.Body(build.pod("p", gpumem=1000, annotations={"a": "1"}))
+
+    assert storage.build(body=body, extra_fields=[("status",)]) == {}
+    assert storage.fetch(body=body) is None
+
+
 async def test_kopf_never_gives_a_watch_up_and_never_stays_away_for_long() -> None:
     backoffs = handlers.settings().networking.error_backoffs
     assert isinstance(backoffs, Iterable)
