@@ -1,6 +1,7 @@
 """Requests to an API server on a real socket: what is sent, and what is made of every answer."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,63 @@ async def test_what_is_sent(server: ApiServer, client: Client) -> None:
     assert seen.headers["Content-Type"] == "application/merge-patch+json"
     assert seen.headers["Accept"] == "application/json"
     assert seen.headers["Authorization"] == f"Bearer {TOKEN}"
+
+
+async def test_a_password_that_the_machine_has_for_the_host_is_not_sent(
+    server: ApiServer, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password else")
+    monkeypatch.setenv("NETRC", str(netrc))
+
+    await client.request("GET", "/api/v1/pods")
+
+    assert server.seen[0].headers["Authorization"] == f"Bearer {TOKEN}"
+
+
+@pytest.mark.parametrize(
+    ("configured", "environment", "reached"),
+    [
+        pytest.param(False, {"http_proxy": "PROXY"}, True, id="as the environment says"),
+        pytest.param(True, {}, True, id="as the kubeconfig says"),
+        pytest.param(True, {"http_proxy": "http://127.0.0.1:1"}, True, id="the kubeconfig counts"),
+        pytest.param(
+            False, {"http_proxy": "PROXY", "no_proxy": "api.invalid"}, False, id="not for this host"
+        ),
+        pytest.param(False, {"https_proxy": "PROXY"}, False, id="not for this scheme"),
+    ],
+)
+async def test_the_api_server_is_reached_by_a_proxy(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    configured: bool,
+    environment: dict[str, str],
+    reached: bool,
+) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with ApiServer().running() as proxy:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value.replace("PROXY", proxy.url))
+        behind = ApiServer()
+        behind.url = "http://api.invalid"
+        kubeconfig = behind.kubeconfig(tmp_path)
+        if configured:
+            _say_proxy(Path(kubeconfig), proxy.url)
+        client = await connect(kubeconfig)
+        try:
+            with contextlib.suppress(ApiError):  # there is no such host
+                await client.request("GET", "/api/v1/pods", within=1.0)
+        finally:
+            await client.close()
+
+    assert [seen.path for seen in proxy.seen] == ["/api/v1/pods"] * reached
+
+
+def _say_proxy(kubeconfig: Path, url: str) -> None:
+    document = orjson.loads(kubeconfig.read_bytes())
+    document["clusters"][0]["cluster"]["proxy-url"] = url
+    kubeconfig.write_bytes(orjson.dumps(document))
 
 
 async def test_without_a_body_none_is_sent(server: ApiServer, client: Client) -> None:

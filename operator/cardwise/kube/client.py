@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import kubernetes_asyncio
@@ -23,6 +25,8 @@ WATCH_SECONDS = 300
 """How long a watch lasts; also how late a connection that died silently may be noticed."""
 _GRACE_SECONDS = 15.0
 """By how much the API server may be late with ending a watch."""
+_BUFFER_BYTES = 2**21
+"""What of an answer may have come and not been read yet: an object may have 1.5 MiB."""
 _SHOWN = 300
 """Characters of an API server's message that are kept: enough to act on, safe to log."""
 
@@ -45,8 +49,15 @@ class Client:
 
     def __init__(self, api: kubernetes_asyncio.client.ApiClient) -> None:
         self._api = api
-        self._session: aiohttp.ClientSession = api.rest_client.pool_manager
         self._host: str = (api.configuration.host or "").rstrip("/")
+        # Not the library's own session: that one asks the environment for proxies, and ~/.netrc for
+        # passwords, before every request, in two threads one after the other.
+        self._session = aiohttp.ClientSession(
+            connector=api.rest_client.pool_manager.connector,
+            connector_owner=False,
+            proxy=_proxy(self._host, api.configuration.proxy),
+            read_bufsize=_BUFFER_BYTES,
+        )
 
     async def credentials(self) -> Credentials:
         """Where and as whom this client speaks, with a fresh token: for another's connection."""
@@ -64,6 +75,7 @@ class Client:
 
     async def close(self) -> None:
         """Close the connections."""
+        await self._session.close()
         await self._api.close()
 
     async def request(
@@ -202,6 +214,16 @@ async def connect(kubeconfig: str | None = None) -> Client:
         raise ApiError(None, f"no cluster to talk to: {_cut(error)}") from error
     configuration.connection_pool_maxsize = 64
     return Client(kubernetes_asyncio.client.ApiClient(configuration))
+
+
+def _proxy(host: str, configured: str | None) -> str | None:
+    """By whom the API server is reached: the kubeconfig says, else the environment, else nobody."""
+    if configured:
+        return configured
+    address = urlsplit(host)
+    if proxy_bypass(address.netloc):
+        return None
+    return getproxies().get(address.scheme)
 
 
 def _in_a_pod() -> bool:
