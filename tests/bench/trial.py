@@ -20,9 +20,9 @@ TRIAL_SECONDS = 140.0
 """A trial that takes longer ends unfinished. Below the age at which GPUNodes count as stale: no
 agent reports here."""
 _LOOK_SECONDS = 0.1
-_SETTLE_SECONDS, _QUIET_SECONDS, _QUIET_PART = 30.0, 2.0, 0.25
+_SETTLE_SECONDS, _QUIET_SECONDS, _QUIET_PART = 30.0, 4.0, 0.25
 """Before the clock runs the contestant's processes have to take less than a quarter of a processor
-for two seconds, unless they never do."""
+for four seconds, unless they never do."""
 _STARVED_PART = 0.9
 _THROTTLED_PART = 0.01
 """Of a client's requests: above it the client's own limit was part of what was measured."""
