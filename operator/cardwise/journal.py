@@ -20,6 +20,11 @@ class Journal:
         self._horizon = START
         self._last: dict[str, int] = {}
 
+    @property
+    def position(self) -> int:
+        """The position now."""
+        return self._position
+
     def touch(self, name: str) -> None:
         """Note that an answer about this node may have changed."""
         self._position += 1

@@ -4,9 +4,10 @@ A decision and its hold are one step without an ``await``, so no two Pods are ev
 same room.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 
 from cardwise.controller.clock import Clock
+from cardwise.controller.standings import Standings
 from cardwise.engine.decide import Memo, decide
 from cardwise.ledger import Ledger
 from cardwise.model import Decision, Request
@@ -20,28 +21,23 @@ class Decider:
         self._clock = clock
         self.memo = Memo()
         """What the engine remembers, for every decision on this ledger."""
+        self._standings = Standings(ledger, self.memo)
 
     @property
     def states(self) -> int:
         """Outcomes that the memo holds."""
         return len(self.memo)
 
-    def decide_and_hold(self, request: Request, names: Iterable[str]) -> Decision:
+    def decide_and_hold(self, request: Request, names: Collection[str]) -> Decision:
         """Decide anew: an earlier hold of this Pod ends, as if it had never been.
+
+        The outcomes of the decision are as of now, and change with the next.
 
         Args:
             request: the Pod.
             names: the nodes to choose from.
         """
-        return self.hold_chosen(
-            request,
-            lambda: decide(
-                request,
-                self._ledger.views(names),
-                self.memo,
-                self._ledger.room(request.pod.namespace),
-            ),
-        )
+        return self.hold_chosen(request, lambda: self._standings.decision(request, names))
 
     def hold_chosen(self, request: Request, choose: Callable[[], Decision]) -> Decision:
         """As `decide_and_hold`, by a decision of the caller's: it is asked once the hold ended."""

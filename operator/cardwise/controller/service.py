@@ -75,15 +75,15 @@ class Scheduler:
         entry = self._ledger.entry(request.pod.uid)
         if entry is not None and entry.stage in (Stage.BINDING, Stage.BOOKED):
             return _kept(entry, call)
-        decision = self._decider.decide_and_hold(request, call.names)
+        decision = self._decider.decide_and_hold(request, call.asked)
         self._teller.unknown_policies(request)
         if decision.node is None:
             self._refused(call, decision)
         else:
             self._teller.chosen(decision, self._ledger.view(decision.node))
         self._waker.look()
-        refused = {n: o.reason for n, o in decision.outcomes.items() if o.reason is not None}
-        return extender.filter_result(call, [decision.node] if decision.node else [], refused)
+        kept = [decision.node] if decision.node else []
+        return extender.filter_result(call, kept, decision.refusals)
 
     def _refused(self, call: extender.FilterCall, decision: Decision) -> None:
         """Remember that the Pod waits, and say why."""

@@ -58,7 +58,7 @@ class Memo:
         known = self._answers.pop(question, None)
         if known is None:
             known = {}
-            self._size += _weight(signature)
+            self._size += question_weight(signature)
         self._answers[question] = known  # last in the dictionary's order: used last
         return known
 
@@ -68,10 +68,10 @@ class Memo:
         while self._size > self._limit:
             oldest = next(iter(self._answers))
             answers = self._answers.pop(oldest)
-            self._size -= _weight(oldest[0]) + len(answers) * answer_weight(oldest[0])
+            self._size -= question_weight(oldest[0]) + len(answers) * answer_weight(oldest[0])
 
 
-def _weight(signature: Signature) -> int:
+def question_weight(signature: Signature) -> int:
     """What a question counts beside its answers: it may stay without any, and be long."""
     several = (
         signature.use_uuids,
@@ -103,6 +103,7 @@ def decide(
     known = memo.answers(signature, room)
     before = len(known)
     outcomes: dict[str, Outcome] = {}
+    refusals: dict[str, Reason] = {}
     best: NodeView | None = None
     spread = signature.node_policy is NodePolicy.SPREAD
     best_rank: tuple[int, str] | None = None
@@ -112,7 +113,9 @@ def decide(
         if outcome is None:
             outcome = answer(signature, view, known, room)
         outcomes[view.name] = outcome
-        if outcome.picks is not None:
+        if outcome.reason is not None:
+            refusals[view.name] = outcome.reason
+        else:
             rank = (view.score if spread else -view.score, view.name)
             if best_rank is None or rank < best_rank:
                 best, best_rank = view, rank
@@ -122,7 +125,8 @@ def decide(
         node=best.name if best else None,
         booking=booking_on(request, best, outcomes[best.name]) if best else None,
         outcomes=outcomes,
-        reason=None if best else leading_word(outcome.reason for outcome in outcomes.values()),
+        reason=None if best else leading_word(refusals.values()),
+        refusals=refusals,
     )
 
 

@@ -34,32 +34,52 @@ class Standing:
         self.room = room
         self._signature = signature
         self._memo = memo
-        self._spread = signature.node_policy is NodePolicy.SPREAD
+        self._sign = 1 if signature.node_policy is NodePolicy.SPREAD else -1
+        self._by_state = not signature.names_uuids
         self._views: dict[str, NodeView] = {}
         self._outcomes: dict[str, Outcome] = {}
+        self._refusals: dict[str, Reason] = {}
         self._words: Counter[Reason] = Counter()
-        self._ranks: dict[str, _Rank] = {}
         self._heap: list[_Rank] = []
+        """Of the nodes that fit the best is first; what is out of date is left in it."""
 
     def put(self, views: Iterable[NodeView]) -> None:
         """Take nodes as they are now."""
         known = self._memo.answers(self._signature, self.room)
         before = len(known)
+        ranks: list[_Rank] = []
         for view in views:
-            outcome = answer(self._signature, view, known, self.room)
-            self._forget(view.name)
-            self._views[view.name], self._outcomes[view.name] = view, outcome
+            name = view.name
+            if name in self._outcomes:
+                self._forget(name)
+            outcome = known.get(view.state_id) if self._by_state and view.problem is None else None
+            if outcome is None:
+                outcome = answer(self._signature, view, known, self.room)
+            self._views[name], self._outcomes[name] = view, outcome
             if outcome.reason is not None:
                 self._words[outcome.reason] += 1
+                self._refusals[name] = outcome.reason
             else:
-                rank = self._ranks[view.name] = (
-                    view.score if self._spread else -view.score,
-                    view.name,
-                )
-                heapq.heappush(self._heap, rank)
+                ranks.append((self._sign * view.score, name))
         self._memo.added((len(known) - before) * answer_weight(self._signature))
-        if len(self._heap) > 2 * len(self._ranks) + _SPARE:
-            self._heap = sorted(self._ranks.values())
+        self._rank(ranks)
+
+    def _rank(self, ranks: list[_Rank]) -> None:
+        """Put nodes that fit into the order."""
+        fitting = len(self._outcomes) - len(self._refusals)
+        if len(ranks) == fitting or len(self._heap) + len(ranks) > 2 * fitting + _SPARE:
+            self._heap = ranks if len(ranks) == fitting else self._ranks()
+            heapq.heapify(self._heap)
+        else:
+            for rank in ranks:
+                heapq.heappush(self._heap, rank)
+
+    def _ranks(self) -> list[_Rank]:
+        return [
+            (self._sign * view.score, name)
+            for name, view in self._views.items()
+            if name not in self._refusals
+        ]
 
     def drop(self, name: str) -> None:
         """A node is no candidate any more."""
@@ -77,7 +97,7 @@ class Standing:
         """
         name = self._best()
         if name in avoiding:
-            others = [rank for node, rank in self._ranks.items() if node not in avoiding]
+            others = [rank for rank in self._ranks() if rank[1] not in avoiding]
             name = min(others)[1] if others else name
         view = self._views[name] if name is not None else None
         return Decision(
@@ -86,13 +106,15 @@ class Standing:
             booking=booking_on(request, view, self._outcomes[view.name]) if view else None,
             outcomes=self._outcomes,
             reason=None if view else leading_of(self._words),
+            refusals=self._refusals,
         )
 
     def _best(self) -> str | None:
         while self._heap:
-            rank = self._heap[0]
-            if self._ranks.get(rank[1]) == rank:
-                return rank[1]
+            score, name = self._heap[0]
+            view = self._views.get(name)
+            if view is not None and name not in self._refusals and self._sign * view.score == score:
+                return name
             heapq.heappop(self._heap)
         return None
 
@@ -101,8 +123,8 @@ class Standing:
         outcome = self._outcomes.get(name)
         if outcome is None:
             return False
-        self._ranks.pop(name, None)
         if outcome.reason is not None:
+            del self._refusals[name]
             self._words[outcome.reason] -= 1
             if not self._words[outcome.reason]:
                 del self._words[outcome.reason]

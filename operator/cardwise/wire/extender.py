@@ -28,6 +28,8 @@ class FilterCall:
     """The Pod as kube-scheduler has it."""
     names: tuple[str, ...]
     """The nodes asked about, in the caller's order, each once."""
+    asked: frozenset[str]
+    """The same names."""
     nodes: tuple[Mapping[str, Any], ...] | None = None
     """The same nodes in full, where the caller keeps no cache of names (``nodeCacheCapable``
     false): it then wants whole nodes back. Parallel to ``names``."""
@@ -86,13 +88,18 @@ def filter_call(value: object) -> FilterCall:
     pod = _pod(body)
     names = body.get("nodenames")
     if names is not None:
-        return FilterCall(pod=pod, names=_once(_texts("NodeNames", names)))
+        texts = _texts("NodeNames", names)
+        asked = frozenset(texts)
+        once = tuple(texts) if len(asked) == len(texts) else tuple(dict.fromkeys(texts))
+        return FilterCall(pod=pod, names=once, asked=asked)
     if body.get("nodes") is None:
         raise BadBody("The body has neither NodeNames nor Nodes.")
     nodes: dict[str, Mapping[str, Any]] = {}
     for node in _listed("Nodes.items", _object("Nodes", body["nodes"]).get("items")):
         nodes.setdefault(_name_of("Nodes.items", node), node)
-    return FilterCall(pod=pod, names=tuple(nodes), nodes=tuple(nodes.values()))
+    return FilterCall(
+        pod=pod, names=tuple(nodes), asked=frozenset(nodes), nodes=tuple(nodes.values())
+    )
 
 
 def filter_result(
@@ -120,16 +127,18 @@ def filter_result(
         "Nodes": nodes,
         "NodeNames": names,
         "FailedNodes": {},
-        "FailedAndUnresolvableNodes": {
-            name: str(refused[name]) for name in call.names if name in refused
-        },
+        "FailedAndUnresolvableNodes": (
+            dict(refused)
+            if refused.keys() <= call.asked
+            else {name: refused[name] for name in call.names if name in refused}
+        ),
         "Error": error,
     }
 
 
 def filter_error(error: str) -> dict[str, Any]:
     """Write an ExtenderFilterResult that says only why there is no answer."""
-    return filter_result(FilterCall(pod={}, names=()), (), {}, error)
+    return filter_result(FilterCall(pod={}, names=(), asked=frozenset()), (), {}, error)
 
 
 def preempt_call(value: object) -> PreemptCall:
@@ -229,7 +238,7 @@ def _listed(where: str, value: object) -> list[Any]:
 
 def _texts(where: str, value: object) -> list[str]:
     texts = _listed(where, value)
-    if not all(isinstance(text, str) for text in texts):
+    if not set(map(type, texts)) <= {str}:
         raise BadBody(f"{where} has an entry that is not a text.")
     return texts
 
@@ -239,10 +248,6 @@ def _text(body: Mapping[str, Any], field: str) -> str:
     if not isinstance(value, str) or not value:
         raise BadBody(f"{field} is not given." if not value else f"{field} is not a text.")
     return value
-
-
-def _once(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
 
 
 def _metadata(where: str, entry: object) -> dict[str, Any]:

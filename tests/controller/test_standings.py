@@ -1,0 +1,160 @@
+"""/filter's answers that are kept up to date are those that are found afresh."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import build
+from cardwise.controller import standings
+from cardwise.controller.standings import Standings
+from cardwise.engine.decide import Memo, decide
+from cardwise.ledger import Ledger, Sighting
+from cardwise.model import QuotaBound, Request
+from cardwise.settings import Settings
+from cardwise.wire.gpunodes import gpunode_of
+from cardwise.wire.pods import booking_of, pod_ref, request_of
+
+NAMES = [f"n{number}" for number in range(20)]
+SOME = frozenset(NAMES[:18])
+ALL_BUT_ONE = SOME - {"n3"}
+ASKS: list[dict[str, Any]] = [
+    {"gpumem": 1000},
+    {"gpumem": 9000, "policy": "mutex,binpack"},
+    {"gpus": 2, "node_policy": "spread"},
+    {"gpumem": 1000, "annotations": {"nvidia.com/use-gpuuuid": "GPU-n1-a,GPU-n3-b"}},
+]
+
+
+def asked(**about: Any) -> Request:
+    """A Pod's request."""
+    request = request_of(build.pod(**about), Settings())
+    assert isinstance(request, Request)
+    return request
+
+
+Step = Callable[[Ledger], None]
+
+
+def reported(node: str, cards: int = 2) -> Step:
+    return lambda ledger: ledger.apply_gpunode(gpunode_of(build.gpunode(node, cards)), 0)
+
+
+def gone(node: str) -> Step:
+    return lambda ledger: ledger.remove_gpunode(node, 0)
+
+
+def closed(node: str) -> Step:
+    return lambda ledger: ledger.close_node(node, "kubelet rejects Pods there")
+
+
+def tenant(node: str, *, ends: bool = False) -> Step:
+    pod = build.pod("t", node=node, allocated=build.allocation(f"GPU-{node}-a", mib=8000))
+    ref, booking = pod_ref(pod), booking_of(pod)
+    seen = Sighting(pod=ref, version=1, node=node, booking=booking, gone=ends)
+    return lambda ledger: ledger.see(seen, 0)
+
+
+def bounded(mib: int | None) -> Step:
+    return lambda ledger: ledger.set_bound("default", QuotaBound(memory_mib=mib))
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Step:
+    node = draw(st.sampled_from(NAMES[:6]))
+    of_node = [reported(node), reported(node, 1), gone(node), closed(node), tenant(node)]
+    return draw(st.sampled_from([*of_node, tenant(node, ends=True), bounded(500), bounded(None)]))
+
+
+Ask = tuple[int, frozenset[str]]
+ASKED = st.tuples(
+    st.integers(0, len(ASKS) - 1),
+    st.sampled_from([SOME, ALL_BUT_ONE, frozenset(NAMES), frozenset(NAMES[:4]), frozenset({"n1"})]),
+)
+
+
+def agrees(kept: Standings, ledger: Ledger, ask: Ask) -> None:
+    request = asked(**ASKS[ask[0]])
+    room = ledger.room(request.pod.namespace)
+    # Other texts than those that are kept, as of another body.
+    found = kept.decision(request, [str(name.encode(), "ascii") for name in ask[1]])
+    fresh = decide(request, ledger.views(ask[1]), Memo(), room)
+    assert (found.node, found.booking, found.reason) == (fresh.node, fresh.booking, fresh.reason)
+    assert dict(found.outcomes) == dict(fresh.outcomes)
+    assert dict(found.refusals) == dict(fresh.refusals)
+
+
+def ledger_of(*names: str) -> Ledger:
+    ledger = Ledger()
+    for name in names:
+        reported(name)(ledger)
+    return ledger
+
+
+@given(st.lists(steps() | ASKED, max_size=30))
+@settings(deadline=None)
+def test_it_says_what_a_decision_over_the_same_nodes_says(history: list[Step | Ask]) -> None:
+    # Red: `_changed` without what came, or without dropping what went, or without what was touched;
+    # `decision` with the room left out.
+    ledger = ledger_of(*NAMES[2:])
+    kept = Standings(ledger, Memo())
+    for step in history:
+        if isinstance(step, tuple):
+            agrees(kept, ledger, step)
+            agrees(kept, ledger, step)
+        else:
+            step(ledger)
+    for number in range(len(ASKS)):
+        agrees(kept, ledger, (number, SOME))
+
+
+@pytest.mark.parametrize(
+    ("asks", "looked_at"),
+    [
+        pytest.param([SOME, SOME, SOME], [18, 0], id="the same nodes again, from the second on"),
+        pytest.param([SOME, SOME, ALL_BUT_ONE], [18, 0], id="one node less"),
+        pytest.param([SOME, SOME, frozenset(NAMES[:19])], [18, 1], id="one node more"),
+        pytest.param([SOME, frozenset(NAMES[:4])] * 2, [], id="now these, now those: never kept"),
+        pytest.param([frozenset({"n1"})] * 3, [], id="a single node"),
+    ],
+)
+def test_only_nodes_where_something_happened_are_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch, asks: list[frozenset[str]], looked_at: list[int]
+) -> None:
+    ledger, put = ledger_of(*NAMES), []
+
+    class Watched(standings.Standing):
+        def put(self, views: Any) -> None:
+            views = list(views)
+            put.append(len(views))
+            super().put(views)
+
+    monkeypatch.setattr(standings, "Standing", Watched)
+    kept = Standings(ledger, Memo())
+    for names in asks:
+        kept.decision(asked(gpumem=1000), names)
+
+    assert put == looked_at
+
+
+def test_no_question_is_kept_that_is_itself_long() -> None:
+    # Red: `decision` asks no `question_weight`. Each of these may have a megabyte.
+    kept = Standings(ledger_of(*NAMES), Memo())
+    uuids = ",".join(f"GPU-{number}" for number in range(1000))
+    for _ in range(2):
+        kept.decision(asked(annotations={"nvidia.com/use-gpuuuid": uuids}), SOME)
+
+    assert not kept._kept
+    assert not kept._asked
+
+
+def test_few_questions_are_kept() -> None:
+    kept = Standings(ledger_of(*NAMES), Memo())
+    for number in range(1000):
+        for _ in range(2):
+            kept.decision(asked(gpumem=1000 + number), SOME)
+
+    assert len(kept._kept) <= 64
+    assert len(kept._asked) <= 256
