@@ -92,9 +92,25 @@ controlplane: $(STAMP) ## build the control plane's programs (minutes at first, 
 
 ##@ Measure it
 
+# All of it is for a machine with nothing else to do; ARGS narrows it, and --help says how.
 .PHONY: bench
-bench: $(STAMP) ## how fast /filter answers
-	@PYTHONPATH=tests $(PY) tests/bench/filter_bench.py
+bench: controlplane ## Pods bound a second, side by side with kube-scheduler (ARGS="--nodes 1000")
+	@PYTHONPATH=tests $(PY) -m bench.cluster_bench $(ARGS)
+
+.PHONY: bench-filter
+bench-filter: $(STAMP) ## how fast /filter answers
+	@PYTHONPATH=tests $(PY) tests/bench/filter_bench.py $(ARGS)
+
+.PHONY: bench-micro
+bench-micro: $(STAMP) ## engine, ledger and reading, each by itself (OUT=file.json, ARGS as for unit)
+	@mkdir -p .bench
+	@PYTHONPATH=tests $(PY) -m pytest tests/bench/micro_*.py -p no:cacheprovider \
+	  -o timeout=120 --benchmark-json=$(or $(OUT),.bench/micro.json) --benchmark-columns=min,median \
+	  --benchmark-sort=fullname --benchmark-disable-gc $(ARGS)
+
+.PHONY: bench-compare
+bench-compare: $(STAMP) ## two results as ratios (A=before.json B=after.json)
+	@PYTHONPATH=tests $(PY) -m bench.compare $(A) $(B)
 
 .PHONY: bench-agent
 bench-agent: controlplane ## what an agent of eight cards costs its node

@@ -349,7 +349,7 @@ def test_questions_that_name_many_cards_fill_the_memo_sooner() -> None:
 def test_what_users_write_weighs_in_the_memo_as_much_as_it_takes(
     question: Callable[[int], Signature],
 ) -> None:
-    """Red when ``_weight`` leaves out a word or its length, or ``_answer_weight`` is always 1."""
+    """Red when ``question_weight`` leaves out a word or its length, or ``answer_weight`` is 1."""
     memo = Memo()
     nodes = [
         view(f"n{n}", state(*(card(at, slots=10_000 + n) for at in range(16)))) for n in range(10)

@@ -19,8 +19,8 @@ _KEPT = 64
 _ASKED = 256
 """Questions of which is known which nodes they were about."""
 _LONG = 16
-"""A question that weighs more in the memo (of many containers, or with lists of UUIDs, which may have
-a megabyte) is not remembered."""
+"""A question that weighs more in the memo is not remembered: one of many containers, or with lists
+of UUIDs, which may come to a megabyte."""
 _ALIKE = 16
 """Two sets of nodes are alike where they differ by less than one in so many."""
 
