@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import build
 from cardwise.controller.metrics import Metrics
 from cardwise.ledger import Ledger
+from cardwise.wire.gpunodes import gpunode_of
 from controllers import World, passing
 
 Json = dict[str, Any]
@@ -230,6 +231,47 @@ def test_a_call_that_dies_is_timed_as_an_error() -> None:
         raise ValueError("died")
 
     assert values(metrics, "cardwise_decision_seconds_count", verb="filter", result="error") == [1]
+
+
+async def test_questions_are_answered_between_the_parts_of_a_large_clusters_metrics() -> None:
+    """Red when `CardMetrics` writes all nodes, or all lines, in one part."""
+    ledger = Ledger()
+    for number in range(1500):
+        ledger.apply_gpunode(gpunode_of(build.gpunode(f"n{number}", 1)), 0)
+    parts = [part.decode() for part in Metrics(ledger).parts()]
+
+    assert max(part.count("\n") for part in parts) <= 1000
+    assert parts.count("") >= 2 * 1500 // 100
+    text = "".join(parts)
+    assert text.count("\nhami_gpu_shared_count{") == 1500
+    assert text.count("# TYPE hami_gpu_shared_count gauge") == 1
+
+
+async def test_what_comes_and_goes_while_metrics_are_written_does_not_end_them() -> None:
+    """Red when `_tenants` goes over the ledger's own entries."""
+    tenants = [
+        build.pod(f"t{n}", node="n1", allocated=build.allocation("GPU-n1-a")) for n in range(250)
+    ]
+    world = await World(build.gpunode("n1", 2), build.gpunode("n2", 2), *tenants).load()
+    texts = []
+    for part in world.controller.metrics.parts():
+        texts.append(part.decode())
+        world.mirror.see_pod(tenants.pop(), deleted=True)
+        world.filter(build.pod(f"new-{len(texts)}", gpumem=1000), "n1", "n2")
+        world.mirror.see_gpunode(build.gpunode("n2", 2), deleted=len(texts) % 2 == 0)
+
+    assert len(texts) > 10
+    told = {it.name: it for it in text_string_to_metric_families("".join(texts))}
+    assert len(told["hami_vgpu_core_allocated_ratio"].samples) > 200
+
+
+async def test_names_with_odd_characters_are_told_as_they_are() -> None:
+    odd = 'A "B" \\ C\nD'
+    metrics = (await World(build.gpunode("n1", 1, model=odd)).load()).controller.metrics
+
+    [sample] = families(metrics)["hami_gpu_core_limit_ratio"].samples
+
+    assert sample.labels["device_type"] == odd
 
 
 def test_tries_to_evict_are_counted_by_their_result() -> None:

@@ -319,6 +319,29 @@ async def test_what_the_watch_missed_is_mended_counted_and_logged(
     assert caplog.text.count("the ledger was mended") == repairs
 
 
+async def test_questions_are_answered_while_a_page_of_a_list_is_read() -> None:
+    # Red: `_list` takes a page of hundreds of objects without a pause.
+    world = await World(*(build.gpunode(f"n{number}", 1) for number in range(100))).load()
+    world.cluster.chunk = 100
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with background(take_turns()):
+        await asyncio.sleep(0)
+        before, known = turns, len(world.ledger.gpunode_names())
+        await world.mirror._list(
+            "gpunode", world.cluster.gpunodes(), world.mirror._take_gpunode, set()
+        )
+        assert turns - before >= 5
+
+    assert known == 100
+
+
 async def test_everything_else_that_vanished_goes_with_the_next_list() -> None:
     world = await World(
         build.gpunode("n1"),

@@ -112,8 +112,15 @@ def _add_reports(app: web.Application, metrics: Metrics, health: Health) -> None
     async def readyz(_: web.Request) -> web.Response:
         return _verdict(health.not_ready())
 
-    async def show_metrics(_: web.Request) -> web.Response:
-        return web.Response(body=metrics.render(), headers={"Content-Type": metrics.CONTENT_TYPE})
+    async def show_metrics(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Type": metrics.CONTENT_TYPE})
+        await answer.prepare(request)
+        for part in metrics.parts():
+            if part:  # an empty one would end the answer
+                await answer.write(part)
+            await asyncio.sleep(0)
+        await answer.write_eof()
+        return answer
 
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/livez", livez)

@@ -1,6 +1,6 @@
 """Metrics: HAMi's names, so that dashboards keep working, and our own (docs/operations.md).
 
-The gauges of the ledger are in `ledger_metrics`.
+The gauges of the ledger are in `ledger_metrics`, those of cards and their Pods in `card_metrics`.
 """
 
 import time
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from cardwise.controller.card_metrics import CardMetrics
 from cardwise.controller.ledger_metrics import LedgerCollector
 from cardwise.ledger import Ledger
 
@@ -121,6 +122,7 @@ class Metrics:
             registry=self._registry,
         )
         self._expired = 0
+        self._cards = CardMetrics(ledger)
         self._registry.register(
             LedgerCollector(
                 ledger, repairs, states, conflicts, unmanaged, active, lambda: self._expired
@@ -161,4 +163,10 @@ class Metrics:
 
     def render(self) -> bytes:
         """All metrics, as Prometheus reads them."""
-        return generate_latest(self._registry)
+        return b"".join(self.parts())
+
+    def parts(self) -> Iterator[bytes]:
+        """The same in parts, between which others may have their turn."""
+        yield generate_latest(self._registry)
+        for part in self._cards.parts():
+            yield part.encode()

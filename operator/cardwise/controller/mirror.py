@@ -24,6 +24,8 @@ from cardwise.wire.fields import annotations_of, at, text
 _log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
+_TURN = 20
+"""Objects of a list that are read in a row, some milliseconds; then questions have their turn."""
 _Key = tuple[str, str, str]
 """Kind, namespace, and name."""
 
@@ -224,7 +226,9 @@ class Mirror:
         """
         self._shown.clear()
         async for page in pages:
-            for document in page:
+            for number, document in enumerate(page):
+                if number % _TURN == 0:
+                    await asyncio.sleep(0)
                 key = _key(kind, document)
                 known.discard(key[1:])
                 if pods.version_number(document) >= self._shown.get(key, 0):
