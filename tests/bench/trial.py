@@ -80,8 +80,19 @@ class Result:
 
     def document(self) -> dict[str, Any]:
         """For JSON; what is not known is null."""
-        known = {k: None if v != v else v for k, v in asdict(self).items()}
+        known = {name: _known(value) for name, value in asdict(self).items()}
         return {**known, "is_throttled": self.is_throttled, "is_finished": self.is_finished}
+
+
+def _known(value: Any) -> Any:
+    match value:
+        case float() if math.isnan(value):
+            return None
+        case dict():
+            return {name: _known(each) for name, each in value.items()}
+        case tuple():
+            return [_known(each) for each in value]
+    return value
 
 
 class AuditTail:
