@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -86,6 +87,19 @@ def _read(event: dict, found: Lives) -> None:
             found.created[about["name"]] = _unix(event["requestReceivedTimestamp"])
         case "binding":
             found.bound[about["name"]] = _unix(event["stageTimestamp"])
+
+
+def requests(lines: Iterable[bytes]) -> Counter[str]:
+    """How often who asked what: the account's last word, the verb, the resource."""
+    found: Counter[str] = Counter()
+    for line in lines:
+        event = json.loads(line)
+        about = event.get("objectRef", {})
+        what = "/".join(filter(None, (about.get("resource"), about.get("subresource"))))
+        account = event["user"]["username"].rpartition(":")[2]
+        agent = event.get("userAgent", "").partition("/")[0]
+        found[f"{account} ({agent}) {event['verb']} {what}"] += 1
+    return found
 
 
 def _unix(text: str) -> float:

@@ -9,7 +9,16 @@ from typing import Any
 
 from bench.contestants import Contestant, Running, throttled
 from bench.ground import Crowd
-from bench.measures import Lives, cpu_by_name, forget_peak, is_binding, lives, peak_mb, quantile
+from bench.measures import (
+    Lives,
+    cpu_by_name,
+    forget_peak,
+    is_binding,
+    lives,
+    peak_mb,
+    quantile,
+    requests,
+)
 from bench.mixes import Mix, pod
 from controlplane.api import Api
 from controlplane.launcher import ControlPlane, Process
@@ -56,6 +65,9 @@ class Result:
     """By process; of etcd and kube-apiserver since the trial's beginning."""
     latency_ms: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Median and p99 by verb, by the extender's or controller's own account."""
+    requests_per_pod: dict[str, float] = field(default_factory=dict)
+    """Of the API server, by who asked what; those that came less than once in a hundred Pods are
+    left out."""
     throttled: float = math.nan
     """Part of kube-scheduler's requests that its own limit kept back for more than 25 ms."""
     turned_away: int = 0
@@ -229,9 +241,12 @@ class Course:
                 told(bound)
                 time.sleep(_LOOK_SECONDS)
         after = cpu_by_name(pids)
-        record = lives(self._tail.lines(), namespace)
-        self._take(record, result)
+        lines = self._tail.lines()
+        self._take(lives(lines, namespace), result)
         each = max(1, result.bound)
+        result.requests_per_pod = {
+            who: count / each for who, count in requests(lines).most_common() if count * 100 >= each
+        }
         result.cpu_ms_per_pod = {n: 1000 * (after[n] - before[n]) / each for n in pids}
         result.peak_mb = {name: peak_mb(pid) for name, pid in pids.items()}
         result.latency_ms = {
