@@ -6,14 +6,14 @@ import pytest
 
 import build
 from controllers import World, background, passing
-from fakes.cluster import refused, unanswered
+from fakes.cluster import FakeCluster, refused, unanswered
 
 Json = dict[str, Any]
 
 
-async def fresh(*documents: Json) -> World:
-    """A world whose usage was never written."""
-    world = World(*documents)
+async def fresh(*documents: Json, cluster: FakeCluster | None = None) -> World:
+    """A world whose usage was never written by this process."""
+    world = World(*documents, cluster=cluster)
     await world.controller.watchman.load()
     world.controller.gate.loaded = True
     return world
@@ -68,6 +68,40 @@ async def test_only_what_changed_is_written() -> None:
     world.chosen(build.pod("q", gpumem=1000), "n2")
     await world.controller.usage.write_some()
     assert written(world) == ["n1", "n2", "n2"]
+
+
+def tenant(name: str, node: str) -> Json:
+    return build.pod(name, node=node, allocated=build.allocation(f"GPU-{node}-a"))
+
+
+async def test_after_a_start_only_nodes_that_tell_something_else_are_written() -> None:
+    # Red: `_digest` leaves out the usage, the summary, or the conditions; or `see_gpunode` keeps
+    # what was there before the last change.
+    world = await fresh(
+        *(build.gpunode(f"n{n}", 2) for n in range(1, 10)), tenant("a", "n1"), tenant("b", "n2")
+    )
+    for _ in range(2):
+        await world.controller.usage.write_some()
+    stored = world.cluster
+    stored.remove("Pod", "b", "default")
+    for node, change in (
+        ("n3", {"usage": [{"uuid": "GPU-n3-a", "slots": 1}]}),
+        ("n4", {"summary": {"cards": 1}}),
+        ("n5", {"conditions": [{"type": "ResourceOwnerConflict", "status": "True"}]}),
+        ("n6", {"conditions": [{"type": "Ready", "status": "True"}]}),
+    ):
+        document = stored.get("GPUNode", node)
+        stored.put({**document, "status": {**document["status"], **change}})
+    stored.calls.clear()
+
+    world = await fresh(cluster=stored)
+    document = stored.get("GPUNode", "n7")
+    changed = {**document, "status": {**document["status"], "usage": []}}
+    world.mirror.see_gpunode(changed)
+    for _ in range(3):
+        await world.controller.usage.write_some()
+
+    assert sorted(written(world)) == ["n2", "n3", "n4", "n5", "n7"]
 
 
 async def test_five_nodes_a_second_the_longest_waiting_first() -> None:

@@ -159,6 +159,7 @@ class Controller:
         self.shadow = self._shadow()
         self.gates = self._gates() if Door.GATES in self.doors else None
         self.usage = UsageWriter(self.ledger, self.cluster, self.gate, self.owners.conditions)
+        self.mirror.gpunode_followers.append(self.usage.see_gpunode)
         self.activity = self._activity(tenure, self.election)
         self.elector = self._elector(self.election)
 

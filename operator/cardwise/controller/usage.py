@@ -4,21 +4,26 @@ Slowly, and only what changed: it is nobody's input, and must not crowd out Bind
 """
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 from cardwise.controller.gate import Gate
 from cardwise.errors import ApiError
 from cardwise.ledger import Ledger
 from cardwise.model import Condition
-from cardwise.names import MANAGER_CONTROLLER
+from cardwise.names import CONDITION_OWNER_CONFLICT, MANAGER_CONTROLLER
 from cardwise.ports import Cluster
+from cardwise.wire.fields import at, items, mapping, text
 from cardwise.wire.gpunodes import usage_of
 
 _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 1.0
 _A_ROUND = 5
+_LOOKED_AT = 200
+"""Nodes that are looked at in a round; most may be as they should be already."""
 
 
 class UsageWriter:
@@ -45,11 +50,21 @@ class UsageWriter:
         self._gate = gate
         self._written: dict[str, dict[str, Any]] = {}
         self._due: dict[str, None] = {}
+        self._found: dict[str, bytes] = {}
+        """What the GPUNodes that were not written yet have already, each in few bytes."""
 
     def begin(self) -> None:
         """A beginning: what another replica wrote meanwhile is not known, so write everything."""
         self._written.clear()
         self._ledger.touched.update(self._ledger.gpunode_names())
+
+    def see_gpunode(self, document: dict[str, Any], *, deleted: bool) -> None:
+        """A GPUNode is there, changed, or gone: after a start most have what is to be written."""
+        name, status = text(at(document, "metadata", "name")), mapping(document.get("status"))
+        if deleted:
+            self._found.pop(name, None)
+        elif name not in self._written:
+            self._found[name] = _digest(status)
 
     async def run(self) -> None:
         """Write what changed, a few nodes a second, until cancelled."""
@@ -65,21 +80,27 @@ class UsageWriter:
         for name in self._ledger.removed:
             self._written.pop(name, None)
         self._ledger.removed.clear()
-        for name in list(self._due)[:_A_ROUND]:
+        writes = 0
+        for name in list(self._due)[:_LOOKED_AT]:
             # Asked before each: the one before may have taken long.
-            if self._gate.passive():
+            if writes == _A_ROUND or self._gate.passive():
                 return
             del self._due[name]
-            await self._write(name)
+            writes += await self._write(name)
 
-    async def _write(self, name: str) -> None:
+    async def _write(self, name: str) -> bool:
+        """Write a node, where it is not so already; whether the API server was asked."""
         account = self._ledger.account(name)
         if account is None or account.report is None:
             self._written.pop(name, None)
-            return
+            return False
         status = usage_of(account.report, account.uses(), account.tenants(), self._conditions(name))
+        found = self._found.pop(name, None)
         if self._written.get(name) == status:
-            return
+            return False
+        if found is not None and found == _digest(status):
+            self._written[name] = status
+            return False
         try:
             await self._cluster.apply_gpunode_status(name, status, MANAGER_CONTROLLER)
         except ApiError as error:
@@ -88,3 +109,20 @@ class UsageWriter:
                 self._due[name] = None
         else:
             self._written[name] = status
+        return True
+
+
+def _digest(status: Mapping[str, Any]) -> bytes:
+    """The controller's part of a status; of equal parts it is equal."""
+    ours = [status.get("usage"), status.get("summary"), _conditions(status)]
+    return blake2b(json.dumps(ours, sort_keys=True).encode(), digest_size=16).digest()
+
+
+def _conditions(status: Mapping[str, Any]) -> list[Any]:
+    """Those of its conditions that the controller says, whenever they began."""
+    told = [mapping(each) for each in items(status.get("conditions"))]
+    return [
+        [each.get(field) for field in ("type", "status", "reason", "message")]
+        for each in told
+        if each.get("type") == CONDITION_OWNER_CONFLICT
+    ]
