@@ -28,6 +28,9 @@ WATCH_SECONDS = 30
 """How long a watch lives: then the API server ends it, and it goes on from what it said last."""
 DEAD_SECONDS = 35.0
 """Silence after which a watch is dead: one that lived would have come to its end by then."""
+_IDLE_SECONDS = 1.0
+"""How long Kopf keeps an object, and a task for it, after its last event: its own 5 s come to much
+memory while thousands of objects are listed."""
 KOPF_SECONDS = 3.0
 """How long Kopf may take to close its watches."""
 
@@ -124,6 +127,7 @@ def settings() -> kopf.OperatorSettings:
     """Kopf as we want it: it reads, and writes nothing."""
     wanted = kopf.OperatorSettings()
     wanted.persistence.diffbase_storage = _NoMemory()
+    wanted.queueing.idle_timeout = _IDLE_SECONDS
     wanted.posting.enabled = False
     wanted.scanning.disabled = True
     wanted.peering.standalone = True
