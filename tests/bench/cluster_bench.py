@@ -29,6 +29,7 @@ from controlplane.launcher import ROOT, ControlPlane, ControlPlaneError
 WHOLE_NODES = (100, 1000, 5000)
 _MIXED_NODES = 1000
 """Where every mix is run, when nothing is said; elsewhere Pods are all alike."""
+_LOG_WIDTH = 160
 _URL_SECONDS = 600.0
 _PUBLISHED = ROOT / "docs/performance"
 _PARTIAL = ROOT / ".bench"
@@ -38,6 +39,8 @@ def main() -> None:
     """Run what is asked for, and tell."""
     options = _options()
     console = Console()
+    if not console.is_terminal:
+        console.width = _LOG_WIDTH
     everybody = contestants(options.url)
     chosen = _chosen(options.only, everybody)
     run = Run(

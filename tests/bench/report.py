@@ -187,7 +187,7 @@ def _row(run: Run, found: list[Result]) -> list[str]:
         _shown(run.ratio(first.contestant, first.nodes, first.mix), ".2f"),
         _shown(middle(r.p50_seconds for r in found), ".2f"),
         _shown(middle(r.p99_seconds for r in found), ".2f"),
-        _shown(middle(sum(r.cpu_ms_per_pod.values()) for r in found), ".1f"),
+        _shown(middle(r.cpu_ms for r in found), ".1f"),
         _shown(middle(r.cpu_ms_per_pod.get(ours, math.nan) for r in found), ".1f"),
         _shown(middle(r.peak_mb.get(ours, math.nan) for r in found), ".0f"),
         _latency(found, "filter"),
