@@ -5,8 +5,8 @@ controller, ``cardwise simulate`` and ``cardwise explain`` tell the same story i
 """
 
 import heapq
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cardwise.model import (
     Booking,
@@ -81,13 +81,14 @@ def pending_message(  # noqa: PLR0913 - each is one thing that the caller may kn
     """
     request = decision.request
     tail = _NO_PREEMPTION if preemption_note else ""
-    told = {
-        name: outcome
-        for name, outcome in decision.outcomes.items()
-        if outcome.reason is not Reason.NODE_HAS_NO_CARDS
-    }
+    told: defaultdict[Reason | None, list[str]] = defaultdict(list)
+    for name, outcome in decision.outcomes.items():
+        told[outcome.reason].append(name)
+    told.pop(Reason.NODE_HAS_NO_CARDS, None)
+    words = Counter({str(reason): len(names) for reason, names in told.items()})
     others = others or {}
-    n = len(told) + len(others)
+    words.update(others.values())
+    n = words.total()
     parts = [
         *never_fits(request.signature, cluster, hopeless),
         f"0/{n} {what} can take {ask_text(request.signature, request.containers)}"
@@ -97,8 +98,8 @@ def pending_message(  # noqa: PLR0913 - each is one thing that the caller may kn
         parts.append(_no_candidates(len(decision.outcomes)))
         return fitted(" ".join(parts), tail)
     if quota is not None:
-        parts += over_quota(request.signature, _cards_over_quota(told, views), quota)
-    words = Counter(str(outcome.reason) for outcome in told.values()) + Counter(others.values())
+        cards = _cards_over_quota(decision, told[Reason.QUOTA], views)
+        parts += over_quota(request.signature, cards, quota)
     if n > _NODES_BY_NAME:
         counted = sorted(words.items(), key=lambda item: (-item[1], item[0]))
         parts.append(", ".join(f"{count} {word}" for word, count in counted) + ".")
@@ -183,14 +184,14 @@ def _no_candidates(asked: int) -> str:
 
 
 def _cards_over_quota(
-    told: Mapping[str, Outcome], views: Mapping[str, NodeView]
+    decision: Decision, names: Iterable[str], views: Mapping[str, NodeView]
 ) -> list[CardState]:
     return [
         card
-        for name, outcome in told.items()
-        if outcome.reason is Reason.QUOTA and name in views
+        for name in names
+        if name in views
         for card in views[name].state.cards
-        if card.index in _refused_for(Reason.QUOTA, outcome)
+        if card.index in _refused_for(Reason.QUOTA, decision.outcomes[name])
     ]
 
 
@@ -200,24 +201,23 @@ def _refused_for(reason: Reason, outcome: Outcome) -> set[int]:
 
 def _node_accounts(
     decision: Decision,
-    told: Mapping[str, Outcome],
+    told: Mapping[Reason | None, list[str]],
     views: Mapping[str, NodeView],
     words: Counter[str],
     *,
     name_tenants: bool,
 ) -> Iterator[str]:
     """What each node says, those with the leading reason first, then by frequency and name."""
-    first = heapq.nsmallest(
-        _NODES_TOLD,
-        told.items(),
-        key=lambda item: (
-            item[1].reason is not decision.reason,
-            -words[str(item[1].reason)],
-            item[0],
-        ),
-    )
-    for name, outcome in first:
-        yield f"{name}: {_node_account(decision.request, outcome, views.get(name), name_tenants)}"
+    # A rank at a time: of thousands of nodes, those that a message has no room for are not sorted.
+    ranked: defaultdict[tuple[bool, int], list[str]] = defaultdict(list)
+    for reason, names in told.items():
+        ranked[reason is not decision.reason, -words[str(reason)]] += names
+    left = _NODES_TOLD
+    for rank in sorted(ranked):
+        for name in heapq.nsmallest(left, ranked[rank]):
+            outcome, view = decision.outcomes[name], views.get(name)
+            yield f"{name}: {_node_account(decision.request, outcome, view, name_tenants)}"
+            left -= 1
 
 
 def _node_account(
