@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from cardwise.controller import extender, handlers, server, shadow
+from cardwise.controller import extender, handlers, heap, server, shadow
 from cardwise.controller.app import Controller, Election
 from cardwise.kube.client import Client
 from cardwise.kube.cluster import KubeCluster
@@ -75,7 +75,9 @@ async def serve(
         await asyncio.wait({stopped, loading}, return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
             await loading
-            running = [asyncio.create_task(task) for task in controller.tasks()]
+            heap.set_aside()
+            tasks = [*controller.tasks(), heap.set_aside_later()]
+            running = [asyncio.create_task(task) for task in tasks]
             watching = handlers.watch(
                 mirror=controller.mirror,
                 watchman=controller.watchman,
