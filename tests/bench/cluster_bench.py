@@ -4,10 +4,11 @@ Contestants take turns on the same cluster, round by round, because a slow momen
 slows all of them: **what counts are the ratios to (a')**, kube-scheduler alone with our profile's
 settings. Nothing is asserted. Run it with ``make bench``; a part of it with, say,
 ``make bench ARGS="--nodes 1000 --only extender,stock-all"``: its results go to ``.bench/`` unless
-``--output`` says otherwise.
+``--output`` says otherwise. ``--add`` puts them to those that are there: a whole, made in parts.
 """
 
 import argparse
+import json
 import time
 import urllib.error
 import urllib.request
@@ -48,12 +49,24 @@ def main() -> None:
         limits=_limits(options),
         machine=report.machine(),
     )
+    directory = options.output or (_PARTIAL if options.is_partial else _PUBLISHED)
+    if options.add:
+        _go_on(run, directory / report.RESULTS)
     _introduce(console, run)
     plan = _plan(options)
     for nodes in dict.fromkeys(nodes for nodes, _ in plan):
         mixes = [mix for count, mix in plan if count == nodes]
         _at(console, run, options, nodes, mixes, [everybody[name] for name in chosen])
-    _conclude(console, run, options.output or (_PARTIAL if options.is_partial else _PUBLISHED))
+    _conclude(console, run, directory)
+
+
+def _go_on(run: Run, path: Path) -> None:
+    if not path.exists():
+        return
+    try:
+        run.add_to(json.loads(path.read_text()))
+    except (ValueError, KeyError) as error:
+        raise SystemExit(f"--add: {path} can't be gone on with: {error}") from error
 
 
 def _options() -> argparse.Namespace:
@@ -70,6 +83,7 @@ def _options() -> argparse.Namespace:
         "--profile", type=Path, help="directory for a profile of each process of ours"
     )
     parser.add_argument("--output", type=Path, help="directory for JSON and plots")
+    parser.add_argument("--add", action="store_true", help="to what is there already")
     options = parser.parse_args()
     for mix in options.mix or ():
         if mix not in MIXES:
@@ -165,7 +179,8 @@ def _at(
                 cp, crowd, nodes, options.pods, options.qps, options.pace, profiler=profiler
             )
             for mix in mixes:
-                for number in range(1, options.rounds + 1):
+                done = run.rounds(nodes, mix)
+                for number in range(done + 1, done + options.rounds + 1):
                     # Nobody is always the first after the nodes were written.
                     turn = (number - 1) % len(chosen)
                     for contestant in chosen[turn:] + chosen[:turn]:

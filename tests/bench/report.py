@@ -22,6 +22,9 @@ from controlplane.launcher import ROOT, program
 
 BASE = "stock-all"
 """What the others are compared with: (a')."""
+RESULTS = "cluster.json"
+ORDER = ("stock", BASE, "nothing", "extender", "gates", "url")
+"""The table's."""
 _BUSY = 0.25
 """A load average above this part of the processors before the run: somebody else was at work."""
 _PARTS = ("kube-apiserver", "etcd", "kube-scheduler", "controller", "extender")
@@ -39,6 +42,26 @@ class Run:
     failed: list[str] = field(default_factory=list)
     """Trials that could not be held, in words."""
 
+    def add_to(self, earlier: dict[str, Any]) -> None:
+        """Go on with what a run before wrote.
+
+        Raises:
+            ValueError: it was made elsewhere, of something else, or with other limits.
+        """
+        alike = ("processor", "cores", "versions")
+        if any(earlier["machine"][what] != self.machine[what] for what in alike):
+            raise ValueError(f"it is of {earlier['machine']['versions']}, or of another machine")
+        if {**earlier["limits"], "rounds": None} != {**self.limits, "rounds": None}:
+            raise ValueError("it was made with other limits")
+        self.machine["is_busy"] |= earlier["machine"]["is_busy"]
+        self.titles = {**earlier["titles"], **self.titles}
+        self.results = [Result.read(trial) for trial in earlier["trials"]]
+        self.failed = list(earlier["failed"])
+
+    def rounds(self, nodes: int, mix: str) -> int:
+        """How many rounds of a kind of trial there are."""
+        return max((r.round for r in self.results if (r.nodes, r.mix) == (nodes, mix)), default=0)
+
     def of(self, contestant: str, nodes: int, mix: str) -> list[Result]:
         """The rounds of one trial, in order."""
         key = (contestant, nodes, mix)
@@ -51,7 +74,7 @@ class Run:
     def contestants(self) -> list[str]:
         """Who has results, in the table's order."""
         there = {r.contestant for r in self.results}
-        return [name for name in self.titles if name in there]
+        return [name for name in ORDER if name in there]
 
     def void(self) -> list[str]:
         """Why figures can't be used, a sentence each; (a') throttled makes all of them void."""
@@ -90,6 +113,7 @@ class Run:
         ]
         return {
             "machine": self.machine,
+            "titles": self.titles,
             "limits": self.limits,
             "is_void": self.is_void,
             "void": self.void(),
@@ -215,7 +239,7 @@ def _number(value: float) -> float | None:
 def write(run: Run, directory: Path) -> list[Path]:
     """Write JSON and plots; the files."""
     directory.mkdir(parents=True, exist_ok=True)
-    files = {"cluster.json": json.dumps(run.document(), indent=1) + "\n"}
+    files = {RESULTS: json.dumps(run.document(), indent=1) + "\n"}
     nodes = list(dict.fromkeys(nodes for nodes, mix in run.kinds() if mix == "alike"))
     if nodes:
         groups = [(n, "alike") for n in nodes]

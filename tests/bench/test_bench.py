@@ -12,6 +12,7 @@ from bench.contestants import contestants, throttled
 from bench.measures import Histogram, histogram, lives, quantile
 from bench.mixes import MIXES, REFUSED, pod
 from bench.report import BASE, Run, table
+from bench.shares import shares
 from bench.svg import Chart, drawn
 from bench.trial import Result
 from cardwise import names
@@ -213,6 +214,72 @@ def test_a_document_of_a_run_is_json_and_has_no_numbers_that_are_none() -> None:
     assert [each["rate"] for each in read["medians"]] == [None, 2.0]
     assert read["trials"][1]["latency_ms"] == {"pin": [1.0, None]}
     assert table(made, 100, "alike").row_count == 2
+
+
+def test_a_trial_is_read_as_it_was_written() -> None:
+    made = result("gates", 2, 2.0, latency_ms={"pin": (1.0, math.nan)}, peak_mb={"etcd": 9.0})
+
+    read = Result.read(json.loads(json.dumps(made.document())))
+
+    assert read.document() == made.document()
+    assert math.isnan(read.p50_seconds)
+    assert read.latency_ms["pin"][0] == 1.0
+
+
+def on(machine: Json, *results: Result, **limits: Any) -> Run:
+    made = run(*results)
+    made.machine = {"processor": "p", "cores": 2, "versions": {"kopf": "1"}, "is_busy": False}
+    made.machine |= machine
+    made.limits = {"rounds": 1, "pods": 10, **limits}
+    return made
+
+
+def test_a_run_goes_on_with_what_is_there() -> None:
+    # Red: `add_to` that leaves the machine's `is_busy` as it is; or `rounds` that count from 0.
+    earlier = on({"is_busy": True}, result(BASE, 1, 1.0), result(BASE, 2, 1.0), rounds=2)
+    later = on({})
+    later.add_to(earlier.document())
+
+    assert later.rounds(100, "alike") == 2
+    assert later.rounds(1000, "alike") == 0
+    assert later.machine["is_busy"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "limits"),
+    [
+        pytest.param({"versions": {"kopf": "2"}}, {}, id="of another version"),
+        pytest.param({"cores": 64}, {}, id="on another machine"),
+        pytest.param({}, {"pods": 1000}, id="with another number of Pods"),
+    ],
+)
+def test_no_run_goes_on_with_what_can_not_be_compared(machine: Json, limits: Json) -> None:
+    with pytest.raises(ValueError, match="it "):
+        on(machine, **limits).add_to(on({}).document())
+
+
+# Where the time goes ------------------------------------------------------------------------------
+
+OUTER = "main (cardwise/controller/main.py:106)"
+WORKER = f"{OUTER};worker (kopf/_core/reactor/queueing.py:338)"
+
+
+@pytest.mark.parametrize(
+    ("stack", "part"),
+    [
+        pytest.param(
+            f"{WORKER};handle (cardwise/controller/handlers.py:90);"
+            "Mirror.see_pod (cardwise/controller/mirror.py:126);"
+            "Bypassed.see_pod (cardwise/controller/bypassed.py:60)",
+            "followers of the mirror",
+            id="the innermost that has a name, though Kopf called it",
+        ),
+        pytest.param(WORKER, "Kopf: an event to its handler", id="Kopf's own"),
+        pytest.param(OUTER, "HTTP, TLS and loop", id="whatever else"),
+    ],
+)
+def test_a_stack_is_of_one_part(stack: str, part: str) -> None:
+    assert shares([f"{stack} 3", f"{stack} 4"]) == {part: 7}
 
 
 def test_a_chart_is_well_formed_and_has_its_bars() -> None:

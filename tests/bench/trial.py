@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from bench.contestants import Contestant, Running, throttled
@@ -103,6 +103,11 @@ class Result:
         known = {name: _known(value) for name, value in asdict(self).items()}
         return {**known, "is_throttled": self.is_throttled, "is_finished": self.is_finished}
 
+    @classmethod
+    def read(cls, document: dict[str, Any]) -> "Result":
+        """From what `document` wrote."""
+        return cls(**{each.name: _read(document[each.name]) for each in fields(cls)})
+
 
 def _known(value: Any) -> Any:
     match value:
@@ -112,6 +117,17 @@ def _known(value: Any) -> Any:
             return {name: _known(each) for name, each in value.items()}
         case tuple():
             return [_known(each) for each in value]
+    return value
+
+
+def _read(value: Any) -> Any:
+    match value:
+        case None:
+            return math.nan
+        case dict():
+            return {name: _read(each) for name, each in value.items()}
+        case list():
+            return tuple(map(_read, value))
     return value
 
 
