@@ -194,11 +194,46 @@ async def test_a_broken_gpunode_offers_nothing_and_is_told(
     world = await World(build.gpunode()).load()
     twins = [build.card(0), build.card(1, uuid="GPU-a")]
 
-    world.mirror.see_gpunode(build.gpunode("n1", twins))
+    world.mirror.see_gpunode(build.gpunode("n1", twins, resource_version="90"))
 
     assert world.ledger.view("n1").problem is Reason.NODE_HAS_NO_CARDS
     assert "no card of it is offered" in caplog.text
+    world.mirror.see_gpunode(build.gpunode("n1", 1, resource_version="91"))
+    assert world.ledger.view("n1").problem is None
+
+
+async def test_a_gpunode_that_is_known_is_not_read_again() -> None:
+    # Red: `_take_gpunode` without `_reports`; with its followers told after the `return`; or with
+    # `_reports` kept where the GPUNode is gone.
+    world = await World().load()
+    told: list[str] = []
+    world.mirror.gpunode_followers.append(lambda document, *, deleted: told.append("GPUNode"))
+    other = build.gpunode("n1", 3)  # of the same version, which no API server has
+
     world.mirror.see_gpunode(build.gpunode("n1", 1))
+    world.mirror.see_gpunode(other)
+    assert len(world.ledger.view("n1").state.cards) == 1
+    assert len(told) == 2
+
+    world.mirror.see_gpunode(other, deleted=True)
+    world.mirror.see_gpunode(other)
+    assert len(world.ledger.view("n1").state.cards) == 3
+
+
+async def test_a_gpunode_that_could_not_be_taken_is_read_again() -> None:
+    # Red: `_reports` is set before all of it was taken.
+    world = await World().load()
+    troubles = [LookupError("once")]
+
+    def take(_: Json, *, deleted: bool) -> None:
+        if troubles:
+            raise troubles.pop()
+
+    world.mirror.gpunode_followers.append(take)
+    with pytest.raises(LookupError):
+        world.mirror.see_gpunode(build.gpunode("n1"))
+    world.mirror.see_gpunode(build.gpunode("n1"))
+
     assert world.ledger.view("n1").problem is None
 
 
@@ -319,10 +354,21 @@ async def test_what_the_watch_missed_is_mended_counted_and_logged(
     assert caplog.text.count("the ledger was mended") == repairs
 
 
-async def test_questions_are_answered_while_a_page_of_a_list_is_read() -> None:
-    # Red: `_list` takes a page of hundreds of objects without a pause.
-    world = await World(*(build.gpunode(f"n{number}", 1) for number in range(100))).load()
-    world.cluster.chunk = 100
+@pytest.mark.parametrize("kind", ["GPUNodes", "Pods"])
+async def test_questions_are_answered_while_a_page_of_a_list_is_read(kind: str) -> None:
+    # Red: `_list`, or `reconcile`, takes a page of hundreds of objects without a pause.
+    made = build.gpunode if kind == "GPUNodes" else build.pod
+    full = await World().load()
+    full.cluster.chunk = 100
+    for number in range(100):
+        full.cluster.put(made(f"n{number}"))
+
+    more = await turns_while(full) - await turns_while(await World().load())
+    assert more >= 4
+
+
+async def turns_while(world: World) -> int:
+    """How often others have their turn while everything is listed."""
     turns = 0
 
     async def take_turns() -> None:
@@ -333,13 +379,8 @@ async def test_questions_are_answered_while_a_page_of_a_list_is_read() -> None:
 
     async with background(take_turns()):
         await asyncio.sleep(0)
-        before, known = turns, len(world.ledger.gpunode_names())
-        await world.mirror._list(
-            "gpunode", world.cluster.gpunodes(), world.mirror._take_gpunode, set()
-        )
-        assert turns - before >= 5
-
-    assert known == 100
+        await world.mirror.reconcile(world.cluster)
+        return turns
 
 
 async def test_everything_else_that_vanished_goes_with_the_next_list() -> None:

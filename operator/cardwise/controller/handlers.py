@@ -17,7 +17,7 @@ import kopf
 from cardwise.controller.classes import Classes
 from cardwise.controller.mirror import Mirror
 from cardwise.controller.watch import Health, Watchman
-from cardwise.kube.client import LIST_SECONDS, Client
+from cardwise.kube.client import LIST_SECONDS, PAGE, Client
 from cardwise.names import API_GROUP, API_VERSION, GPUNODE_PLURAL
 from cardwise.wire.pods import pod_ref
 
@@ -131,7 +131,7 @@ def settings() -> kopf.OperatorSettings:
     wanted.posting.enabled = False
     wanted.scanning.disabled = True
     wanted.peering.standalone = True
-    wanted.watching.chunk_size = 500
+    wanted.watching.chunk_size = PAGE
     wanted.watching.server_timeout = WATCH_SECONDS
     wanted.watching.inactivity_timeout = DEAD_SECONDS
     # A list that is not answered would keep its watch away; Kopf waits 300 s.

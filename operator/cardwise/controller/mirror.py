@@ -103,6 +103,8 @@ class Mirror:
         """What events showed since the list under way began, and its resourceVersion."""
         self._listing = asyncio.Lock()
         """Two lists at a time would take each other's account of what events showed."""
+        self._reports: dict[str, int] = {}
+        """The resourceVersion of the GPUNode that the ledger was told last, by name."""
         self.node_names: set[str] = set()
         """Every Node that exists."""
         self.repairs = 0
@@ -176,9 +178,13 @@ class Mirror:
             listed: list[Sighting] = []
             uids: set[str] = set()
             async for page in cluster.unfinished_pods():
-                listed += [s for pod in page if (s := self._sighting(pod, listed=True)) is not None]
-                if self.followers:
-                    uids.update(self._follow(page))
+                for at_once in range(0, len(page), _TURN):
+                    some = page[at_once : at_once + _TURN]
+                    sightings = [self._sighting(pod, listed=True) for pod in some]
+                    listed += [sighting for sighting in sightings if sighting is not None]
+                    if self.followers:
+                        uids.update(self._follow(some))
+                    await asyncio.sleep(0)
             repairs = self._ledger.reconcile(listed, began, self._clock.monotonic())
             for follower in self.followers:
                 follower.listed(uids, began)
@@ -272,14 +278,19 @@ class Mirror:
         now = self._clock.monotonic()
         for take in self.gpunode_followers:
             take(document, deleted=deleted)
+        name, version = _name(document), 0 if deleted else pods.version_number(document)
+        if version and self._reports.get(name) == version:
+            return  # a list shows what is known, of thousands of nodes
+        self._reports.pop(name, None)
         if deleted:
-            self._ledger.remove_gpunode(_name(document), now)
+            self._ledger.remove_gpunode(name, now)
             return
         try:
             self._ledger.apply_gpunode(gpunodes.gpunode_of(document), now)
         except BadGPUNode as error:
             _log.warning("%s; no card of it is offered", error)
-            self._ledger.remove_gpunode(_name(document), now)
+            self._ledger.remove_gpunode(name, now)
+        self._reports[name] = version
 
     def _take_node(self, document: Json, *, deleted: bool = False) -> None:
         name = _name(document)

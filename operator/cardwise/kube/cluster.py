@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from cardwise.errors import ApiError
-from cardwise.kube.client import Client, or_none
+from cardwise.kube.client import PAGE, Client, or_none
 from cardwise.kube.gpunodes import GPUNODES, apply_metadata, apply_status
 
 _MERGE = "application/merge-patch+json"
@@ -18,7 +18,7 @@ _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 class KubeCluster:
     """``ports.Cluster`` on a real API server."""
 
-    def __init__(self, client: Client, *, chunk: int = 500) -> None:
+    def __init__(self, client: Client, *, chunk: int = PAGE) -> None:
         """Make the adapter; ``chunk`` objects come on a page of a list."""
         self._client = client
         self._chunk = chunk
