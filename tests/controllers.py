@@ -6,7 +6,7 @@ time pass. ``running`` starts the background tasks, as the process would.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from functools import partial
 from typing import Any
 
@@ -178,6 +178,22 @@ async def background(*coroutines: Any) -> AsyncIterator[list["asyncio.Task[None]
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, Exception):
                 raise outcome
+
+
+async def turns_while(work: Awaitable[object]) -> int:
+    """How often others have their turn while something is done."""
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with background(take_turns()):
+        await asyncio.sleep(0)
+        await work
+        return turns
 
 
 async def passing(seconds: float) -> None:

@@ -16,7 +16,7 @@ from cardwise.ledger import Stage
 from cardwise.model import QuotaBound
 from cardwise.names import EventReason, Reason
 from cardwise.settings import Scheduling, Settings
-from controllers import World, background, passing
+from controllers import World, background, passing, turns_while
 from fakes.cluster import refused
 
 Json = dict[str, Any]
@@ -363,24 +363,9 @@ async def test_questions_are_answered_while_a_page_of_a_list_is_read(kind: str) 
     for number in range(100):
         full.cluster.put(made(f"n{number}"))
 
-    more = await turns_while(full) - await turns_while(await World().load())
-    assert more >= 4
-
-
-async def turns_while(world: World) -> int:
-    """How often others have their turn while everything is listed."""
-    turns = 0
-
-    async def take_turns() -> None:
-        nonlocal turns
-        while True:
-            await asyncio.sleep(0)
-            turns += 1
-
-    async with background(take_turns()):
-        await asyncio.sleep(0)
-        await world.mirror.reconcile(world.cluster)
-        return turns
+    empty = await World().load()
+    of_none = await turns_while(empty.mirror.reconcile(empty.cluster))
+    assert await turns_while(full.mirror.reconcile(full.cluster)) >= of_none + 4
 
 
 async def test_everything_else_that_vanished_goes_with_the_next_list() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import build
-from controllers import World, background, passing
+from controllers import World, background, passing, turns_while
 from fakes.cluster import FakeCluster, refused, unanswered
 
 Json = dict[str, Any]
@@ -102,6 +102,21 @@ async def test_after_a_start_only_nodes_that_tell_something_else_are_written() -
         await world.controller.usage.write_some()
 
     assert sorted(written(world)) == ["n2", "n3", "n4", "n5", "n7"]
+
+
+async def test_questions_are_answered_while_many_nodes_are_looked_at() -> None:
+    # Red: `write_some` without a pause.
+    world = await fresh(*(build.gpunode(f"n{number}") for number in range(100)))
+    usage = world.controller.usage
+    while any("usage" not in world.cluster.get("GPUNode", f"n{n}")["status"] for n in range(100)):
+        await usage.write_some()
+    usage.begin()
+    for number in range(100):
+        world.mirror.see_gpunode(world.cluster.get("GPUNode", f"n{number}"))
+    before = len(written(world))
+
+    assert await turns_while(usage.write_some()) >= 100
+    assert len(written(world)) == before
 
 
 async def test_five_nodes_a_second_the_longest_waiting_first() -> None:

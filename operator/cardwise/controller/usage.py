@@ -87,6 +87,7 @@ class UsageWriter:
                 return
             del self._due[name]
             writes += await self._write(name)
+            await asyncio.sleep(0)  # after a start there are thousands to look at
 
     async def _write(self, name: str) -> bool:
         """Write a node, where it is not so already; whether the API server was asked."""
