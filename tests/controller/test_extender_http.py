@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import orjson
@@ -13,9 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import build
 from cardwise.controller.extender import reports, verbs
+from cardwise.controller.metrics import Metrics
 from cardwise.ledger import Stage
 from cardwise.wire.extender import BODY_BYTES
-from controllers import OWN, World, passing
+from controllers import OWN, World, background, passing
 
 # Real sockets keep real time.
 pytestmark = pytest.mark.looptime(False)
@@ -284,3 +285,26 @@ async def test_calls_are_timed_by_how_they_ended(
     text = await (await client.get("/metrics")).text()
     for result in ("ok", "bad", "error"):
         assert f'cardwise_decision_seconds_count{{result="{result}",verb="filter"}} 1.0' in text
+
+
+async def test_others_have_their_turn_between_two_parts_of_the_metrics(world: World) -> None:
+    # Red: `show_metrics` without a pause after a part.
+    turns, seen = [0], []
+
+    class Parts(Metrics):
+        def parts(self) -> Iterator[bytes]:
+            for _ in range(20):
+                seen.append(turns[0])
+                yield b"# a part\n"
+
+    async def take_turns() -> None:
+        while True:
+            await asyncio.sleep(0)
+            turns[0] += 1
+
+    app = reports(Parts(world.ledger), world.controller.health)
+    async with TestClient(TestServer(app)) as client, background(take_turns()):
+        text = await (await client.get("/metrics")).text()
+
+    assert text == "# a part\n" * 20
+    assert len(set(seen)) == 20
