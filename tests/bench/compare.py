@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 Figures = dict[str, float]
@@ -53,7 +54,9 @@ def table(unit: str, before: Figures, after: Figures) -> Table:
     for column in ("figure", f"A, {unit}", f"B, {unit}", "B ÷ A"):
         shown.add_column(column, justify="left" if column == "figure" else "right", no_wrap=True)
     for name in sorted(found, key=lambda name: -abs(math.log(found[name]))):
-        shown.add_row(name, f"{before[name]:,.1f}", f"{after[name]:,.1f}", f"{found[name]:.2f}")
+        shown.add_row(
+            escape(name), f"{before[name]:,.1f}", f"{after[name]:,.1f}", f"{found[name]:.2f}"
+        )
     if found:
         shown.add_section()
         shown.add_row("geometric mean", "", "", f"{middle(found):.2f}")
@@ -79,7 +82,7 @@ def main() -> None:
     console.print(table(unit, before, after))
     for path, mine, others in ((options.a, before, after), (options.b, after, before)):
         if alone := sorted(mine.keys() - others.keys()):
-            console.print(f"in {path} alone: {', '.join(alone)}", highlight=False)
+            console.print(f"in {path} alone: {', '.join(alone)}", highlight=False, markup=False)
 
 
 if __name__ == "__main__":

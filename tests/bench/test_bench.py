@@ -1,11 +1,13 @@
 """What the bench makes of the records it reads. What it measures, no test asserts."""
 
+import io
 import json
 import math
 import xml.etree.ElementTree as ET
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from bench import compare
 from bench.contestants import contestants, throttled
@@ -302,6 +304,15 @@ def test_results_are_compared_by_what_both_have() -> None:
 
     assert compare.ratios(before, after) == {"a": 0.5, "b": 2.0}
     assert compare.middle(compare.ratios(before, after)) == pytest.approx(1.0)
+
+
+def test_a_figure_is_told_with_what_it_is_a_figure_of() -> None:
+    # Red: `table` takes the brackets of a name for a colour.
+    found = {"m.py::test_decide[5000]": 2.0}
+
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(compare.table("µs", found, found))
+    assert "test_decide[5000]" in console.export_text()
 
 
 @pytest.mark.parametrize(
