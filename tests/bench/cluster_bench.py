@@ -204,7 +204,7 @@ def _hold(
             )
     except (ControlPlaneError, ApiError, OSError) as error:
         run.failed.append(f"{title}: {str(error).splitlines()[0]}")
-        console.print(f"[red]{title}: {error}[/]", markup=True, highlight=False)
+        console.print(f"{title}: {error}", style="red", markup=False, highlight=False)
         return
     run.results.append(result)
     console.print(f"{title}: {_line(result, time.monotonic() - began)}", highlight=False)
