@@ -83,13 +83,6 @@ class HamiPlay:
             except (ApiError, KeyError):  # somebody is changing what was just read
                 continue
 
-    def end(self) -> None:
-        """End every process."""
-        if self._shadow is not None:
-            self._shadow.terminate()
-        if self._beside is not None:
-            self._beside.end()
-
     def _exists(self, path: str) -> bool:
         try:
             self._cp.request("GET", path)
