@@ -387,12 +387,28 @@ def test_every_container_asks_for_cpu_and_memory_and_has_no_limit_of_cpu(overlay
 
 @every_overlay
 def test_our_priority_is_below_the_clusters_own(overlay: str) -> None:
-    (priority,) = built(overlay, "PriorityClass")
+    classes = built(overlay, "PriorityClass")
 
-    assert priority["value"] < 2_000_000_000
-    assert not priority.get("globalDefault")
+    for each in classes:
+        assert each["value"] < 2_000_000_000
+        assert not each.get("globalDefault")
     used = {pod_of(workload)["priorityClassName"] for workload in workloads(overlay)}
-    assert used == {priority["metadata"]["name"]}
+    assert used == {each["metadata"]["name"] for each in classes}
+
+
+@every_overlay
+def test_a_new_agent_comes_before_the_old_one_goes_and_evicts_nobody(overlay: str) -> None:
+    (agent,) = built(overlay, "DaemonSet")
+
+    assert agent["spec"]["updateStrategy"]["rollingUpdate"] == {
+        "maxSurge": "10%",
+        "maxUnavailable": 0,
+    }
+    (own,) = built(overlay, "PriorityClass", pod_of(agent)["priorityClassName"])
+    assert own["preemptionPolicy"] == "Never"
+    (container,) = pod_of(agent)["containers"]
+    assert "readinessProbe" in container, "without it the old one goes before kubelet knows the new"
+    assert not any("hostPort" in port for port in container["ports"]), "both listen at a time"
 
 
 # Who is who ---------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ class Kubelet:
         )
         self._server.add_insecure_port(f"unix:{self._sockets / 'kubelet.sock'}")
         self._server.start()
-        self._channel = grpc.insecure_channel(f"unix:{self._sockets / 'cardwise.sock'}")
+        self._channel: grpc.Channel | None = None
 
     def namespace(self) -> list[str]:
         """What runs a program so that it finds this kubelet where a node has it."""
@@ -130,15 +130,18 @@ class Kubelet:
 
     def end(self) -> None:
         """Close both ends."""
-        self._channel.close()
+        if self._channel is not None:
+            self._channel.close()
         self._server.stop(None)
 
-    def _register(self, _request: bytes, _context: object) -> bytes:
-        threading.Thread(target=self._listen, daemon=True).start()
+    def _register(self, request: bytes, _context: object) -> bytes:
+        (endpoint,) = protobuf.texts_of(request, 2)
+        self._channel = grpc.insecure_channel(f"unix:{self._sockets / endpoint}")
+        threading.Thread(target=self._listen, args=(self._channel,), daemon=True).start()
         return b""
 
-    def _listen(self) -> None:
-        call = self._channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")
+    def _listen(self, channel: grpc.Channel) -> None:
+        call = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")
         with contextlib.suppress(grpc.RpcError):  # the agent ends
             for answer in call(b"", wait_for_ready=True):
                 self._devices = len(list(protobuf.messages_of(answer, 1)))

@@ -169,6 +169,40 @@ def test_the_agent_restarts_while_pods_run(ward: Ward) -> None:
     assert same["containerID"] == began["status"]["containerStatuses"][0]["containerID"]
 
 
+def test_no_pod_fails_while_an_agent_is_rolled_out(ward: Ward) -> None:
+    """kubelet fails for good a Pod that comes while it knows no plugin, so the new one comes first.
+
+    Red: a fixed name for the plugin's socket (``serving._serve``).
+    """
+    came: list[str] = []
+
+    def another() -> None:
+        time.sleep(0.2)
+        came.append(f"p{len(came):03}")
+        ward.book(came[-1], ward.text([(len(came) % 4, 100, 0)]), [container("main", "", gpus=1)])
+
+    ward.roll_out(another)
+
+    ward.offers(SLOTS, within=5)
+    for name in came:
+        status = ward.node.ended(name, within=60)["status"]
+        assert status["phase"] == "Succeeded", (name, len(came), status.get("message"))
+
+
+def test_a_pod_that_comes_while_there_is_no_agent_has_failed(ward: Ward) -> None:
+    """As docs/operations.md says, with kubelet's own words: nothing here can change it."""
+    ward.agent.terminate()
+    ward.offers(0)
+
+    ward.book("late", ward.text([(0, 1000, 0)]), [container("main", SEE, gpus=1)])
+
+    status = ward.node.ended("late")["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "UnexpectedAdmissionError")
+    assert "no healthy devices present" in status["message"]
+    ward.start_agent()
+    ward.offers(SLOTS)
+
+
 # --- the fence ------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -122,17 +122,22 @@ class Installed:
 
         self.cp.wait("every Pod of Cardwise to be ready", all_ready, within)
 
-    def restart(self, workload: str) -> None:
-        """``kubectl rollout restart``, until it is done and the former Pods are gone."""
+    def restart(self, workload: str, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """``kubectl rollout restart``, until it is done and the former Pods are gone.
+
+        ``meanwhile`` is called again and again.
+        """
         own = ("-n", SYSTEM_NAMESPACE)
-        before = {pod["metadata"]["uid"] for pod in self.ours(workload.partition("/")[2])}
+        name = workload.partition("/")[2]
+        before = {pod["metadata"]["uid"] for pod in self.ours(name)}
         self.cp.kubectl("rollout", "restart", workload, *own)
-        self.cp.kubectl("rollout", "status", workload, *own, "--timeout=90s", timeout=100)
 
-        def gone() -> bool:
-            return not before & {pod["metadata"]["uid"] for pod in self.ours()}
+        def replaced() -> bool:
+            meanwhile()
+            return not before & {pod["metadata"]["uid"] for pod in self.ours(name)}
 
-        self.cp.wait(f"the former Pods of {workload} to go", gone, 60)
+        self.cp.wait(f"the former Pods of {workload} to go", replaced, 90)
+        self.cp.kubectl("rollout", "status", workload, *own, "--timeout=60s", timeout=70)
 
     def memory(self, workload: str) -> tuple[float, float]:
         """The most memory that the one container of a workload had so far, and its limit; MiB.

@@ -36,6 +36,7 @@ class Ward:
         self._settings.write_text(yaml.safe_dump({"scheduling": {"door": door.value}}))
         self.node = node
         self._bound = 0
+        self._logs: set[Path] = set()
         self._profile = node.directory / "cards.yaml"
         self.sick()
         standing_ground(cp)
@@ -52,11 +53,12 @@ class Ward:
             node.wait_until_ready()
             yield cls(cp, node, door)
 
-    def start_agent(self) -> None:
+    def start_agent(self, name: str = "agent") -> None:
         """Start the agent in the node, where it finds kubelet's directory at its fixed place."""
         argv = [str(_AGENT), "--nvml", f"simulated:{self._profile}", "--node-name", self.node.name]
         argv += ["--kubeconfig", str(self.account), "--config", str(self._settings)]
-        self.agent = self.node.run("agent", argv)
+        self.agent = self.node.run(name, argv)
+        self._logs.add(self.agent.log)
 
     def offers(self, slots: int, within: float = 30) -> None:
         """Wait until kubelet tells of so many slots."""
@@ -169,6 +171,26 @@ class Ward:
             60,
         )
 
+    def roll_out(self, meanwhile: Callable[[], object]) -> None:
+        """Start an agent beside the one that there is, and end that, as the DaemonSet says.
+
+        ``meanwhile`` is called again and again; at last after kubelet knows of the old one's end.
+        """
+        old, before = self.agent, (self._registrations(), self._disconnections())
+        self.start_agent("agent-anew" if old.name == "node-a-agent" else "agent")
+
+        def until(what: str, true: Callable[[], bool]) -> None:
+            self.cp.wait(what, lambda: (meanwhile(), true())[1], 30)
+
+        until("kubelet to know the new agent", lambda: self._registrations() > before[0])
+        old.signal(signal.SIGTERM)
+        until("the old agent to end", lambda: old.poll() is not None)
+        until("kubelet to know of its end", lambda: self._disconnections() > before[1])
+        meanwhile()
+
+    def _disconnections(self) -> int:
+        return self.node.kubelet.log.read_text().count('"Device plugin disconnected"')
+
     def restart_agent(self) -> None:
         """Kill the agent and start it, until kubelet knows it again."""
         before = self._registrations()
@@ -182,7 +204,8 @@ class Ward:
         self.offers(SLOTS)
 
     def _registrations(self) -> int:
-        return self.agent.log.read_text().count("kubelet knows the device plugin")
+        told = "kubelet knows the device plugin"
+        return sum(log.read_text().count(told) for log in self._logs)
 
     @contextlib.contextmanager
     def no_api_server(

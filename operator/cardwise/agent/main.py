@@ -176,7 +176,7 @@ async def _publish(
         if metrics_listen is not None:
             runner = await listen(
                 metrics_listen,
-                not_ready=publisher.not_ready,
+                not_ready=lambda: publisher.not_ready() or plugin.not_ready(),
                 hopeless=publisher.hopeless,
                 metrics=metrics.render,
                 content_type=metrics.CONTENT_TYPE,

@@ -1,6 +1,9 @@
 """The socket and the registration, with a kubelet of our own at the other end of real gRPC."""
 
 import asyncio
+import contextlib
+import secrets
+import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -54,14 +57,19 @@ class Kubelet:
         self.registered.append(tuple(protobuf.texts_of(request, field)[0] for field in (1, 2, 3)))
         return b""
 
+    @property
+    def plugin(self) -> Path:
+        """The socket of the plugin that registered last."""
+        return self.directory / self.registered[-1][1]
+
     async def ask(self, method: str, request: bytes = b"") -> bytes:
-        async with grpc.aio.insecure_channel(f"unix:{self.directory / 'cardwise.sock'}") as channel:
+        async with grpc.aio.insecure_channel(f"unix:{self.plugin}") as channel:
             call: Any = channel.unary_unary(f"/v1beta1.DevicePlugin/{method}")
             answer: bytes = await call(request, timeout=5)
             return answer
 
     async def devices(self) -> AsyncIterator[list[tuple[str, str]]]:
-        async with grpc.aio.insecure_channel(f"unix:{self.directory / 'cardwise.sock'}") as channel:
+        async with grpc.aio.insecure_channel(f"unix:{self.plugin}") as channel:
             call: Any = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")
             async for answer in call(b""):
                 yield [
@@ -88,29 +96,45 @@ async def nobody() -> None:
     raise AssertionError
 
 
-@pytest.fixture
-async def offer(tmp_path: Path) -> AsyncIterator[Offer]:
-    """What the plugin that runs meanwhile offers."""
+@contextlib.asynccontextmanager
+async def running(directory: Path, offer: Offer) -> AsyncIterator[Server]:
+    """An agent's plugin, until it is asked to end."""
     pods = FakeNodePods()
-    offer = Offer()
     server = Server(
         plugin=Plugin(
             node="n1",
             pods=pods,
-            files=NodeFiles(plugins=tmp_path, cdi=tmp_path / "cdi", hami_core=tmp_path / "vgpu"),
+            files=NodeFiles(plugins=directory, cdi=directory / "cdi", hami_core=directory / "vgpu"),
             teller=Teller(node="n1", pods=pods, monotonic=lambda: 0.0, counted=lambda _: None),
             offer=offer,
             runtime=Runtime(node=nobody, said=True),
         )
     )
     stop = asyncio.Event()
-    running = asyncio.ensure_future(server.run(stop))
-    yield offer
+    run = asyncio.ensure_future(server.run(stop))
+    yield server
     stop.set()
-    await running
+    await run
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    """The plugin that runs meanwhile."""
+    async with running(tmp_path, Offer()) as made:
+        yield made
+
+
+@pytest.fixture
+async def offer(server: Server) -> Offer:
+    """What it offers."""
+    return server.plugin.offer
 
 
 CARDS = [card(0, slots=2)]
+
+
+def sockets(directory: Path) -> set[str]:
+    return {path.name for path in directory.glob("cardwise-*")}
 
 
 async def test_it_registers_once_there_are_cards(kubelet: Kubelet, offer: Offer) -> None:
@@ -120,7 +144,9 @@ async def test_it_registers_once_there_are_cards(kubelet: Kubelet, offer: Offer)
 
     offer.learn(CARDS, oversold=False)
 
-    await until(lambda: kubelet.registered == [("v1beta1", "cardwise.sock", "nvidia.com/gpu")])
+    await until(lambda: len(kubelet.registered) == 1)
+    version, _, resource = kubelet.registered[0]
+    assert (version, resource) == ("v1beta1", "nvidia.com/gpu")
     assert await kubelet.ask("GetDevicePluginOptions") == b"\x08\x01\x10\x01"
 
 
@@ -164,31 +190,107 @@ async def test_it_registers_again_though_kubelet_left_its_socket(
     assert len(kubelet.registered) == 2
 
 
-async def test_it_registers_again_where_its_socket_went(
-    kubelet: Kubelet, offer: Offer, tmp_path: Path
-) -> None:
+async def test_it_registers_again_where_its_socket_went(kubelet: Kubelet, offer: Offer) -> None:
     offer.learn(CARDS, oversold=False)
     await kubelet.start()
     await until(lambda: len(kubelet.registered) == 1)
 
-    (tmp_path / "cardwise.sock").unlink()
+    kubelet.plugin.unlink()
 
     await until(lambda: len(kubelet.registered) == 2)
     assert await kubelet.ask("Allocate") == b""
 
 
-async def test_a_socket_that_can_not_be_made_is_tried_again(
+async def test_it_registers_again_where_kubelet_ends_its_watch(
+    kubelet: Kubelet, offer: Offer
+) -> None:
+    """Older kubelets do when the agent that this one replaces ends, and take all slots away.
+
+    Red: ``_Line.dropped`` that stays False.
+    """
+    offer.learn(CARDS, oversold=False)
+    await kubelet.start()
+    await until(lambda: len(kubelet.registered) == 1)
+    watch = kubelet.devices()
+    await anext(watch)
+
+    await watch.aclose()
+
+    await until(lambda: len(kubelet.registered) == 2)
+    assert await kubelet.ask("Allocate") == b""
+    assert len({endpoint for _, endpoint, _ in kubelet.registered}) == 2, "a name is used once"
+
+
+async def test_two_agents_of_a_node_leave_each_other_alone(
+    kubelet: Kubelet, tmp_path: Path
+) -> None:
+    """While a new version is rolled out, one starts beside the other, which ends then.
+
+    Red: a fixed name for the socket.
+    """
+    await kubelet.start()
+    async with running(tmp_path, Offer(tuple(CARDS))):
+        await until(lambda: len(kubelet.registered) == 1)
+        old = kubelet.plugin
+        async with running(tmp_path, Offer(tuple(CARDS))):
+            await until(lambda: len(kubelet.registered) == 2)
+            await asyncio.sleep(0.5)
+            assert len(kubelet.registered) == 2
+            assert sockets(tmp_path) == {old.name, kubelet.plugin.name}
+            async with running(tmp_path, Offer()):
+                pass
+            assert await kubelet.ask("Allocate") == b""
+    assert sockets(tmp_path) == set()
+
+
+async def test_the_socket_of_an_agent_that_was_killed_is_removed(
     kubelet: Kubelet, offer: Offer, tmp_path: Path
 ) -> None:
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(tmp_path / "cardwise-0.sock"))
+    await kubelet.start(cleans_up=False)
+
+    offer.learn(CARDS, oversold=False)
+
+    await until(lambda: len(kubelet.registered) == 1)
+    assert sockets(tmp_path) == {kubelet.plugin.name}
+
+
+async def test_a_socket_that_can_not_be_made_is_tried_again(
+    kubelet: Kubelet, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await kubelet.start()
-    (tmp_path / "cardwise.sock").mkdir()
+    taken = kubelet.directory / "cardwise-taken.sock"
+    taken.mkdir()
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "taken")
     offer.learn(CARDS, oversold=False)
     await asyncio.sleep(0.5)
     assert kubelet.registered == []
 
-    (tmp_path / "cardwise.sock").rmdir()
+    taken.rmdir()
 
     await until(lambda: len(kubelet.registered) == 1)
+
+
+async def test_it_is_ready_once_kubelet_knows_it(kubelet: Kubelet, server: Server) -> None:
+    """A roll-out ends the old agent when the new one is ready.
+
+    Red: ``not_ready`` that does not ask ``_known``.
+    """
+    offer = server.plugin.offer
+    offer.learn(CARDS, oversold=False)
+    assert server.not_ready() == "", "a machine without kubelet"
+    kubelet.refuses = True
+    await kubelet.start()
+    await until(lambda: "not now" in server.not_ready())
+
+    kubelet.refuses = False
+
+    await until(lambda: server.not_ready() == "")
+    assert len(kubelet.registered) == 1
+    await kubelet.stop()
+    await kubelet.start(cleans_up=False)
+    assert server.not_ready() == "kubelet does not know the device plugin yet"
 
 
 async def test_a_kubelet_that_refuses_is_asked_again(kubelet: Kubelet, offer: Offer) -> None:
