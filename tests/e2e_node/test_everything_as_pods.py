@@ -4,6 +4,7 @@ The image of images/build.sh, the manifests as they are shipped, tokens that kub
 webhook by its Service. One story, told in order: each test goes on where the one before it ended.
 """
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -63,9 +64,16 @@ def test_another_waits_and_its_user_sees_why(ward: Installed) -> None:
     "workload", ["daemonset/cardwise-agent", "deployment/cardwise-scheduler"], ids=str
 )
 def test_pods_go_on_while_a_workload_of_ours_is_rolled_out(ward: Installed, workload: str) -> None:
+    """Those that run, and those that come meanwhile."""
     users = [ward.node.get(name) for name in ("shared", "exclusive")]
+    came: list[str] = []
 
-    ward.restart(workload)
+    def another() -> None:
+        came.append(f"{workload.rpartition('-')[2]}-{len(came)}")
+        ward.create(came[-1], "binpack", "exit 0")
+        time.sleep(0.3)
+
+    ward.restart(workload, another)
 
     ward.ready(4)
     for before in users:
@@ -73,6 +81,9 @@ def test_pods_go_on_while_a_workload_of_ours_is_rolled_out(ward: Installed, work
         assert after["metadata"]["uid"] == before["metadata"]["uid"]
         assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]
         assert after["metadata"]["annotations"][names.BIND_PHASE] == names.BIND_PHASE_SUCCESS
+    for name in came:
+        status = ward.node.ended(name, 60)["status"]
+        assert status["phase"] == "Succeeded", (name, len(came), status.get("message"))
 
 
 def test_afterwards_the_next_is_placed(ward: Installed) -> None:
@@ -83,13 +94,27 @@ def test_afterwards_the_next_is_placed(ward: Installed) -> None:
     assert ward.printed("waiting")["NVIDIA_VISIBLE_DEVICES"] == free
 
 
-def test_nothing_of_ours_ended_or_was_refused(ward: Installed) -> None:
-    assert installed.starts(ward.ours()) == 0
-    assert audit.refused(ward.cp) == set(), "a right was missing"
-
-
 def test_the_agent_has_the_limit_of_the_manifest_and_stays_far_below(ward: Installed) -> None:
     most, limit = ward.memory("cardwise-agent")
 
     assert limit == 512
     assert most < limit / 2
+
+
+def test_by_the_door_of_gates_a_pod_is_placed_and_runs(ward: Installed) -> None:
+    assert installed.starts(ward.ours()) == 0
+    ward.move_to_gates()
+    ward.ready(4, 180)
+
+    made = ward.create("gated", "binpack", SEE + FOREVER)
+
+    assert made["spec"]["schedulingGates"] == [{"name": names.GATE}]
+    card = ward.printed("gated")["NVIDIA_VISIBLE_DEVICES"]
+    pod = ward.node.get("gated")
+    assert pod["spec"]["schedulerName"] == "default-scheduler"
+    assert pod["metadata"]["annotations"][names.ALLOCATED] == f"{card},NVIDIA,1000,0:;"
+
+
+def test_nothing_of_ours_ended_or_was_refused(ward: Installed) -> None:
+    assert installed.starts(ward.ours()) == 0
+    assert audit.refused(ward.cp) == set(), "a right was missing"

@@ -80,6 +80,20 @@ class Installed:
         """As docs/installation.md says."""
         self.cp.kubectl("apply", f"-k={_HERE / 'manifests' / overlay}")
 
+    def move_to_gates(self) -> None:
+        """As docs/doors.md says, where no Pod waits any more at the other door."""
+        self.apply("gates")
+        self.cp.kubectl("delete", "clusterrole", "cardwise-controller:extender")
+        self.cp.kubectl(
+            "delete",
+            "clusterrolebinding",
+            "cardwise-controller:extender",
+            "cardwise-controller:kube-scheduler",
+            "cardwise-controller:volume-scheduler",
+        )
+        role = "cardwise-controller:authentication-reader"
+        self.cp.kubectl("-n", "kube-system", "delete", "rolebinding", role)
+
     @contextlib.contextmanager
     def services(self) -> Iterator[None]:
         """Make the addresses of Services lead to their Pods, from this machine and from Pods."""
@@ -170,14 +184,18 @@ class Installed:
 
     # --- users' Pods ------------------------------------------------------------------------------
 
-    def create(self, name: str, policy: str, script: str) -> None:
-        """Create a Pod by kubectl, as a user who may do that: 1000 MiB of one card."""
+    def create(self, name: str, policy: str, script: str) -> Json:
+        """Create a Pod by kubectl, as a user who may do that: 1000 MiB of one card.
+
+        Answers it as admission left it.
+        """
         document = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "annotations": {"hami.io/gpu-scheduler-policy": policy}},
             "spec": {
                 "terminationGracePeriodSeconds": 0,
+                "restartPolicy": "Never",
                 "containers": [
                     {
                         "name": "app",
@@ -188,7 +206,10 @@ class Installed:
                 ],
             },
         }
-        self.cp.kubectl("create", "-f", "-", "--as=jane", stdin=json.dumps(document))
+        made: Json = json.loads(
+            self.cp.kubectl("create", "-f", "-", "-o=json", "--as=jane", stdin=json.dumps(document))
+        )
+        return made
 
     def printed(self, name: str) -> dict[str, str]:
         """Wait until the container has printed its variables by `pods.SEE`."""
