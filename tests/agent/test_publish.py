@@ -1,4 +1,5 @@
 import asyncio
+import copy
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,7 +8,9 @@ from typing import Any
 import pytest
 
 from cardwise.agent.health import Change
+from cardwise.agent.probe import Report
 from cardwise.agent.publish import (
+    ALONE_SECONDS,
     HOPELESS_SECONDS,
     LONGEST_PAUSE,
     LOOK_SECONDS,
@@ -45,6 +48,8 @@ class Machine:
     def __post_init__(self) -> None:
         self.told: list[dict[str, Any]] = []
         self.changes: list[Change] = []
+        self.offered: list[tuple[int, bool, bool]] = []
+        """Slots of the first card, its health, and whether an administrator's word is in it."""
         self.publisher = Publisher(
             name="n1",
             read=self.read,
@@ -53,6 +58,7 @@ class Machine:
             clock=self,
             published=self.told.append,
             changed=self.changes.append,
+            probed=self.probed,
             jitter=lambda: 0.5,
         )
 
@@ -60,6 +66,10 @@ class Machine:
         if isinstance(self.says, NvmlUnavailable):
             raise self.says
         return self.says
+
+    def probed(self, report: Report, settled: bool) -> None:
+        for card in report.node.cards[:1]:
+            self.offered.append((card.slots, card.healthy, settled))
 
     def now(self) -> str:
         return f"at {self.seconds:g}"
@@ -382,6 +392,56 @@ async def test_a_driver_that_fails_for_long_asks_for_a_new_process() -> None:
     assert before == ""
     assert hopeless == "the driver fails for more than 600 s: NVML says: mismatch"
     assert machine.publisher.hopeless() == ""
+
+
+# A start without the API server -------------------------------------------------------------------
+
+SET: dict[str, Any] = {"metadata": {"name": "n1"}, "spec": {"slotsPerCard": 3}}
+
+
+async def test_nothing_is_offered_before_an_api_server_that_answers_said_what_is_set() -> None:
+    """Slots that went and came again would fail Pods. Red: ``_offer`` in ``look`` at all times."""
+    machine = Machine(store=FakeGPUNodes(copy.deepcopy(SET)))
+
+    await machine.round()
+
+    assert set(machine.offered) == {(3, True, True)}
+
+
+async def test_cards_are_offered_though_no_api_server_answers_and_not_taken_for_settled() -> None:
+    """Red: without ``_offer`` in ``_read``, kubelet lets no container start again meanwhile."""
+    machine = Machine(store=FakeGPUNodes(copy.deepcopy(SET)))
+    machine.store.failures = [ApiError(None, "no answer")] * 2
+
+    with pytest.raises(ApiError):
+        await machine.round()
+    alone = list(machine.offered)
+    machine.says = ILL
+    await machine.publisher.look()
+    ill = machine.offered[-1]
+    with pytest.raises(ApiError):
+        await machine.publisher.tell()
+    await machine.publisher.tell()
+
+    assert alone == [(10, True, False)]
+    assert ill == (10, False, False), "kubelet hears of an illness without any API server"
+    assert machine.offered[-1] == (3, False, True)
+
+
+async def test_an_api_server_that_is_silent_is_not_waited_for() -> None:
+    class Silent(FakeGPUNodes):
+        async def get(self, name: str) -> dict[str, Any] | None:
+            await asyncio.sleep(60)
+            return await super().get(name)
+
+    machine = LoopMachine(store=Silent(copy.deepcopy(SET)))
+
+    await run(machine, seconds=ALONE_SECONDS + 0.1)
+    alone = list(machine.offered)
+    await run(machine, seconds=61)
+
+    assert alone == [(10, True, False)]
+    assert machine.offered[-1] == (3, True, True)
 
 
 # The log ------------------------------------------------------------------------------------------

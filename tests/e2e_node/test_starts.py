@@ -328,6 +328,44 @@ def test_a_container_starts_again_while_no_api_server_answers(ward: Ward) -> Non
         assert f"NVIDIA_VISIBLE_DEVICES={card}" in printed(1)
 
 
+def test_an_agent_starts_while_no_api_server_answers(ward: Ward) -> None:
+    """What ran once starts again with its card; nothing new starts before its Pod can be read.
+
+    Red: ``Publisher._read`` that only waits for the API server.
+    """
+    ward.book(
+        "old",
+        ward.text([(1, 1000, 0)]),
+        [container("main", SEE + "while ! test -e /tmp/go; do sleep 0.1; done; exit 1", gpus=1)],
+        restart="Always",
+    )
+    ward.book(
+        "new",
+        ward.text([], [(2, 1000, 0)]),
+        [container("late", SEE, gpus=1)],
+        init=[container("wait", "while ! test -e /tmp/go; do sleep 0.1; done")],
+    )
+    ward.saw("old", "main")
+    ward.cp.wait("the init container", lambda: ward.init_runs("new"), 30)
+    old, new = ward.node.running("old"), ward.node.get("new")
+    ward.agent.kill()
+    complaint = "GPUNode node-a is not published: no answer from the API server"
+    complaints, published = ward.agent_said(complaint), ward.agent_said("node-a published")
+
+    with ward.no_api_server(old, "main", "/tmp/go") as printed:
+        ward.start_agent()
+        assert f"NVIDIA_VISIBLE_DEVICES={ward.card(1)}" in printed(1)
+        ward.touch_in(new, "wait", "/tmp/go")
+        ward.cp.wait("kubelet to ask", lambda: ward.asked_to_start("late"), 10)
+        ward.cp.wait("it to be said", lambda: ward.agent_said(complaint) > complaints, 15)
+        assert not ward.node.printed(new, "late")
+
+    assert ward.saw("new", "late", within=60)["NVIDIA_VISIBLE_DEVICES"] == ward.card(2)
+    ward.cp.wait("a report", lambda: ward.agent_said("node-a published") > published, 60)
+    assert ward.agent_said(complaint) == complaints + 1, "it is said once"
+    ward.offers(SLOTS)
+
+
 def test_a_pod_whose_sandbox_is_made_anew_runs_its_init_containers_again(ward: Ward) -> None:
     ward.book(
         "anew",

@@ -203,9 +203,17 @@ class Ward:
         self.node.wait_until_ready()
         self.offers(SLOTS)
 
+    def agent_said(self, text: str) -> int:
+        """How often an agent of this node wrote this into its log."""
+        return sum(log.read_text().count(text) for log in self._logs)
+
+    def asked_to_start(self, container: str) -> int:
+        """How often kubelet asked whether a container of this name may start."""
+        asked = f'"Issuing a PreStartContainer call for container" containerName="{container}"'
+        return self.node.kubelet.log.read_text().count(asked)
+
     def _registrations(self) -> int:
-        told = "kubelet knows the device plugin"
-        return sum(log.read_text().count(told) for log in self._logs)
+        return self.agent_said("kubelet knows the device plugin")
 
     @contextlib.contextmanager
     def no_api_server(
@@ -228,7 +236,7 @@ class Ward:
         server = self.cp.api_server
         server.signal(signal.SIGSTOP)
         try:
-            self._touch(found, container, path)
+            self.touch_in(found, container, path)
             yield printed
         finally:
             server.signal(signal.SIGCONT)
@@ -252,9 +260,10 @@ class Ward:
 
     def touch(self, name: str, container: str, path: str) -> None:
         """Make a file in a container that runs."""
-        self._touch(self.node.get(name), container, path)
+        self.touch_in(self.node.get(name), container, path)
 
-    def _touch(self, found: Json, container: str, path: str) -> None:
+    def touch_in(self, found: Json, container: str, path: str) -> None:
+        """Likewise in a Pod as it was found, without asking the API server."""
         status = found["status"]
         ids = {
             each["name"]: each["containerID"].removeprefix("containerd://")

@@ -160,7 +160,9 @@ async def _publish(
             health=Health(settings.agent.ignoredXids),
             published=advertiser.learn,
             changed=lambda change: _changed(change, herald, metrics),
-            probed=lambda report: offer.learn(report.node.cards, oversold=report.oversold),
+            probed=lambda report, settled: offer.learn(
+                report.node.cards, oversold=report.oversold, settled=settled
+            ),
         )
         metrics = Metrics(
             name, report=lambda: publisher.report, failures=lambda: publisher.failures

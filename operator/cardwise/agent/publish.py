@@ -32,6 +32,9 @@ FAILING_SECONDS = 20.0
 open a library that fails can be costly. A driver that answers is published within 30 s."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds after a failed call; well within the 180 s after which a report is stale."""
+ALONE_SECONDS = 2.0
+"""For the first answer of the API server: then the cards are offered by what the driver says alone.
+kubelet lets no container of a Pod with cards start again while nobody offers them."""
 HOPELESS_SECONDS = 600.0
 """After this long of a failing driver a new process may do better: a container keeps the driver's
 library that there was at its start, and a new driver does not speak with an old library."""
@@ -70,6 +73,8 @@ class _Memory:
     """When the next heartbeat is due."""
     read: bool = False
     """Whether the GPUNode was read since the start."""
+    alone: bool = False
+    """Whether the cards are offered before that."""
     version: int = 0
     """Of the GPUNode as it was last seen."""
     complaints: dict[str, str] = field(default_factory=dict)
@@ -92,8 +97,9 @@ class Publisher:
     """Told the GPUNode as the cluster has it, after each report."""
     changed: Callable[[Change], None] = lambda _: None
     """Told what is new about the health of cards and driver, before it is published."""
-    probed: Callable[[Report], None] = lambda _: None
-    """Told what each probe found, whether or not the cluster takes it."""
+    probed: Callable[[Report, bool], None] = lambda _, __: None
+    """Told what each look found, whether or not the cluster takes it, and whether what an
+    administrator sets is in it."""
     jitter: Callable[[], float] = random.random
     """A number from 0 to 1, so that a thousand agents don't move in step."""
     failures: int = field(default=0, init=False)
@@ -153,6 +159,8 @@ class Publisher:
         memory.readings, memory.looked = readings, True
         for change in changes:
             self.changed(change)
+        if memory.read or memory.alone:
+            self._offer()
         self._news.set()
 
     async def tell(self) -> None:
@@ -165,16 +173,12 @@ class Publisher:
         if memory.readings is None:
             return
         if not memory.read:
-            self._learn(await self.store.get(self.name))
-            memory.read = True
+            await self._read()
         # At most once more: the answer may bring overrides that change what is to be said.
         for _ in range(2):
-            report = (
-                failed(self.name, memory.readings)
-                if isinstance(memory.readings, str)
-                else probe(self.name, memory.readings, self.settings, memory.overrides)
-            )
-            self.probed(report)
+            report = self._offer()
+            if report is None:
+                return
             if report == memory.published and self.clock.monotonic() < memory.due:
                 return
             await self._publish(report)
@@ -226,6 +230,37 @@ class Publisher:
         return pause
 
     # --- the driver and the cluster ---------------------------------------------------------------
+
+    def _offer(self) -> Report | None:
+        """Tell what is known now; None where there is no driver."""
+        memory = self._memory
+        if memory.readings is None:
+            return None
+        report = (
+            failed(self.name, memory.readings)
+            if isinstance(memory.readings, str)
+            else probe(self.name, memory.readings, self.settings, memory.overrides)
+        )
+        self.probed(report, memory.read)
+        return report
+
+    async def _read(self) -> None:
+        """Learn what an administrator set before this start.
+
+        Raises:
+            ApiError: the cluster does not tell it.
+        """
+        asked = asyncio.ensure_future(self.store.get(self.name))
+        try:
+            done, _ = await asyncio.wait({asked}, timeout=ALONE_SECONDS)
+            if not done or asked.exception() is not None:
+                self._memory.alone = True
+                self._offer()
+            document = await asked
+        finally:
+            asked.cancel()
+        self._learn(document)
+        self._memory.read = True
 
     async def _readings(self) -> Readings | str | None:
         """What the driver says; a text says why it fails, None that there is none."""

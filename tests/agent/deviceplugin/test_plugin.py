@@ -156,6 +156,19 @@ async def test_a_start_waits_for_the_cards(bench: Bench) -> None:
     assert bench.cards() == {"t-p-app": "GPU-a"}
 
 
+async def test_a_start_waits_for_what_an_administrator_set(bench: Bench) -> None:
+    """The card may be smaller by it. Red: ``_known`` without ``offer.settled``."""
+    bench.offer.learn([card(0)], oversold=False, settled=False)
+    starting = asyncio.ensure_future(bench.start())
+    await asyncio.sleep(3)
+    assert not starting.done()
+
+    bench.offer.learn([card(0)], oversold=False)
+
+    await starting
+    assert bench.cards() == {"t-p-app": "GPU-a"}
+
+
 async def test_a_start_gives_up_before_kubelet_does(bench: Bench) -> None:
     bench.pods.failures = [GONE] * 1000
     loop = asyncio.get_running_loop()

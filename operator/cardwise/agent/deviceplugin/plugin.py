@@ -164,15 +164,18 @@ class Plugin:
 
     async def _facts(self) -> list[dict[str, Any]]:
         """The node's Pods, once the cards and the runtime are known, too; it never gives up."""
+        complaint = ""
         while True:
             try:
                 if self.runtime.cdi is None:
                     await self.runtime.look()
                 pods = await self.pods.pods(self.node, within=START_SECONDS)
             except ApiError as error:
-                LOG.warning("kubelet waits for the API server: %s", error)
+                if str(error) != complaint:
+                    complaint = str(error)
+                    LOG.warning("kubelet waits for the API server: %s", error)
             else:
-                if self.offer.cards:
+                if self.offer.cards and self.offer.settled:
                     return pods
             await asyncio.sleep(_PAUSE_SECONDS)
 
