@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from cardwise import names
 from cardwise.agent.health import Change, Health
+from cardwise.agent.memory import Memory
 from cardwise.agent.probe import Report, dated, failed, probe, told
 from cardwise.errors import ApiError, BadGPUNode, NvmlUnavailable
-from cardwise.model import Condition, NodeOverrides
 from cardwise.names import CardEvent
 from cardwise.ports import GPUNodeStore, Readings
 from cardwise.settings import Agent
@@ -54,34 +54,6 @@ class Clock(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Memory:
-    """What the loops know from one round to the next."""
-
-    looked: bool = False
-    """Whether the driver ever answered, or failed."""
-    readings: Readings | str | None = None
-    """What it said last: a text says why it fails, None that there is none."""
-    failing: float | None = None
-    """Since when it fails, in monotonic seconds."""
-    overrides: NodeOverrides = field(default_factory=NodeOverrides)
-    conditions: tuple[Condition, ...] = ()
-    """As last published, for the time of their last change."""
-    published: Report | None = None
-    """None: nothing yet, or the GPUNode went since."""
-    due: float = 0.0
-    """When the next heartbeat is due."""
-    read: bool = False
-    """Whether the GPUNode was read since the start."""
-    alone: bool = False
-    """Whether the cards are offered before that."""
-    version: int = 0
-    """Of the GPUNode as it was last seen."""
-    complaints: dict[str, str] = field(default_factory=dict)
-    """What was last logged as wrong with the driver, the cluster, the watch and the overrides, so
-    that it is not logged again."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Publisher:
     """Keeps one node's GPUNode up to date."""
@@ -104,7 +76,7 @@ class Publisher:
     """A number from 0 to 1, so that a thousand agents don't move in step."""
     failures: int = field(default=0, init=False)
     """Reports that the cluster did not take."""
-    _memory: _Memory = field(default_factory=_Memory, init=False)
+    _memory: Memory = field(default_factory=Memory, init=False)
     _asked: asyncio.Future[Readings | None] | None = field(default=None, init=False)
     """A look that the driver has not answered yet."""
     _news: asyncio.Event = field(default_factory=asyncio.Event, init=False)
