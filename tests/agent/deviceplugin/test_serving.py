@@ -160,6 +160,25 @@ async def test_it_registers_with_a_kubelet_that_comes_later(kubelet: Kubelet, of
     assert len(kubelet.registered) == 1
 
 
+async def test_the_socket_of_a_kubelet_that_was_killed_costs_no_time(
+    kubelet: Kubelet, offer: Offer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a refusal it would pause, and miss the first Pods of the next kubelet.
+
+    Red: ``run`` without ``_listens``.
+    """
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(kubelet.directory / "kubelet.sock"))
+    offer.learn(CARDS, oversold=False)
+    await asyncio.sleep(0.5)
+    assert caplog.messages == []
+    assert sockets(kubelet.directory) == set()
+
+    await kubelet.start()
+
+    await until(lambda: len(kubelet.registered) == 1)
+
+
 async def test_it_registers_again_with_a_kubelet_that_restarted(
     kubelet: Kubelet, offer: Offer
 ) -> None:
