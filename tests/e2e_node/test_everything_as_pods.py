@@ -2,6 +2,7 @@
 
 The image of images/build.sh, the manifests as they are shipped, tokens that kubelet brings, the
 webhook by its Service. One story, told in order: each test goes on where the one before it ended.
+"Red" is the change of one line in the manifests that was seen to make the test fail.
 """
 
 import time
@@ -29,11 +30,13 @@ def ward() -> Iterator[Installed]:
 
 
 def test_every_pod_is_ready(ward: Installed) -> None:
+    """Red: ``--metrics-listen=127.0.0.1:9395`` in base/agent.yaml, where kubelet can't ask."""
     ward.ready(4)
     assert installed.starts(ward.ours()) == 0
 
 
 def test_a_users_pods_share_a_card_and_one_that_does_not_gets_the_other(ward: Installed) -> None:
+    """Red: base/agent.yaml without the mount of /var/run/cdi."""
     cards = {card.uuid for card in ward.machine.cards}
     ward.create("shared", "binpack", SEE + FOREVER)
     shared = ward.printed("shared")
@@ -50,6 +53,7 @@ def test_a_users_pods_share_a_card_and_one_that_does_not_gets_the_other(ward: In
 
 
 def test_another_waits_and_its_user_sees_why(ward: Installed) -> None:
+    """Red: base/rbac.yaml without the controller's right to create events."""
     ward.create("waiting", "mutex,binpack", SEE + FOREVER)
 
     def told() -> str:
@@ -64,7 +68,11 @@ def test_another_waits_and_its_user_sees_why(ward: Installed) -> None:
     "workload", ["daemonset/cardwise-agent", "deployment/cardwise-scheduler"], ids=str
 )
 def test_pods_go_on_while_a_workload_of_ours_is_rolled_out(ward: Installed, workload: str) -> None:
-    """Those that run, and those that come meanwhile."""
+    """Those that run, and those that come meanwhile.
+
+    Red, of the agent: base/agent.yaml with ``maxUnavailable: 10%`` and no ``maxSurge``. Of the
+    controller: a ``hostPort`` in base/controller.yaml, for which two have no room on the node.
+    """
     users = [ward.node.get(name) for name in ("shared", "exclusive")]
     came: list[str] = []
 
@@ -102,6 +110,7 @@ def test_the_agent_has_the_limit_of_the_manifest_and_stays_far_below(ward: Insta
 
 
 def test_by_the_door_of_gates_a_pod_is_placed_and_runs(ward: Installed) -> None:
+    """Red: components/gates/rbac.yaml without the right to patch Pods."""
     assert installed.starts(ward.ours()) == 0
     ward.move_to_gates()
     ward.ready(4, 180)
