@@ -77,12 +77,16 @@ def test_kubelet_and_the_agent_agree(ward: Ward) -> None:
 
 
 def test_the_slots_of_a_sick_card_are_gone_and_stay_gone(ward: Ward) -> None:
+    """Until it is well; its tenant runs on."""
+    ward.book("tenant", ward.text([(1, 1000, 0)]), [container("main", FOREVER, gpus=1)])
+    ward.node.running("tenant")
     advertises(ward, SLOTS)
 
     ward.sick(1)
 
     advertises(ward, SLOTS * 3 // 4)
     assert seen(ward, 7) == {(SLOTS * 3 // 4, MEMORY, CORES)}
+    assert ward.node.get("tenant")["status"]["phase"] == "Running"
     ward.sick()
     advertises(ward, SLOTS)
 

@@ -142,18 +142,6 @@ def test_kubelet_restarts_between_allocate_and_the_start(ward: Ward) -> None:
     assert ward.saw("slow", "main", within=60)["NVIDIA_VISIBLE_DEVICES"] == ward.card(2)
 
 
-def test_a_card_that_turns_sick_offers_nothing_and_well_all(ward: Ward) -> None:
-    ward.book("tenant", ward.text([(1, 1000, 0)]), [container("main", FOREVER, gpus=1)])
-    ward.node.running("tenant")
-
-    ward.sick(1)
-
-    ward.offers(SLOTS * 3 // 4)
-    assert ward.node.get("tenant")["status"]["phase"] == "Running"
-    ward.sick()
-    ward.offers(SLOTS)
-
-
 # --- the agent goes and comes ---------------------------------------------------------------------
 
 
