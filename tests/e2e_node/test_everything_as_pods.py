@@ -100,6 +100,7 @@ def test_pods_go_on_while_a_workload_of_ours_is_rolled_out(ward: Installed, work
 
 
 def test_afterwards_the_next_is_placed(ward: Installed) -> None:
+    """Red: ``handlers._handler`` that takes each event for ``deleted=False``."""
     free = ward.printed("exclusive")["NVIDIA_VISIBLE_DEVICES"]
 
     ward.node.delete("exclusive")
@@ -108,6 +109,7 @@ def test_afterwards_the_next_is_placed(ward: Installed) -> None:
 
 
 def test_the_agent_has_the_limit_of_the_manifest_and_stays_far_below(ward: Installed) -> None:
+    """Red: another limit of memory in base/agent.yaml."""
     most, limit = ward.memory("cardwise-agent")
 
     assert limit == 512
