@@ -4,14 +4,16 @@ By the door of gates, where kubelet and the agent both write the Node's status.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+import yaml
 
 from cardwise import names
 from cardwise.names import Door
+from controlplane.api import Api, ApiError
 from node.machine import why_not
 from node.pods import FOREVER, SEE, container, pod
 from node.stage import SLOTS, Ward
@@ -152,3 +154,57 @@ def test_hami_core_is_mounted_where_the_node_has_it(ward: Ward, hami_core: Path)
     ward.node.delete("core")
     ward.restart_agent()  # it looks once a minute, and when it starts
     ward.cp.wait("the caches to go", lambda: not list((hami_core / "containers").iterdir()), 30)
+
+
+# --- what the agents' account may change of a Pod: the phase of its allocation --------------------
+
+PHASE: Final = {"metadata": {"annotations": {names.BIND_PHASE: "failed"}}}
+
+FORBIDDEN: Final[list[Any]] = [
+    pytest.param({"status": {"phase": "Succeeded"}}, id="status"),
+    pytest.param({"metadata": {"labels": {"app": "x"}}}, id="label"),
+    pytest.param(
+        {"metadata": {"annotations": {names.ALLOCATED: "GPU-a,NVIDIA,1,0:;"}}}, id="allocation"
+    ),
+    pytest.param({"metadata": {"annotations": {"note": "x"}}}, id="another-annotation"),
+    pytest.param({"metadata": {"annotations": {names.BIND_TIME: None}}}, id="annotation-removed"),
+    pytest.param({**PHASE, "status": {"message": "x"}}, id="phase-and-status"),
+]
+
+
+def patched(ward: Ward, patch: Mapping[str, Any], *, status: bool = True) -> str:
+    """What the API server says when the agent patches the Pod; empty: it did."""
+    (user,) = yaml.safe_load(ward.account.read_text())["users"]
+    agent = Api(ward.cp.server, ward.cp.ca, user["user"]["token"])
+    path = "/api/v1/namespaces/default/pods/one" + ("/status" if status else "")
+    try:
+        agent.request("PATCH", path, patch, content_type="application/merge-patch+json")
+    except ApiError as error:
+        return str(error)
+    finally:
+        agent.close()
+    return ""
+
+
+@pytest.fixture(scope="module")
+def started(raised: Ward) -> Ward:
+    """The node with one Pod, for all tests below."""
+    raised.clear()
+    raised.book("one", raised.text([(0, 1000, 0)]), [container("main", FOREVER, gpus=1)])
+    raised.node.running("one")
+    raised.cp.wait("the phase", lambda: raised.annotation("one", names.BIND_PHASE) == "success", 10)
+    return raised
+
+
+def test_an_agent_writes_the_phase(started: Ward) -> None:
+    assert patched(started, PHASE) == ""
+    assert started.annotation("one", names.BIND_PHASE) == "failed"
+
+
+@pytest.mark.parametrize("patch", FORBIDDEN)
+def test_an_agent_writes_nothing_else(started: Ward, patch: Mapping[str, Any]) -> None:
+    assert "an agent changes nothing of a Pod but" in patched(started, patch)
+
+
+def test_an_agent_does_not_patch_pods(started: Ward) -> None:
+    assert "cannot patch resource" in patched(started, PHASE, status=False)
