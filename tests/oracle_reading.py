@@ -288,7 +288,7 @@ def request_of(pod: Json, settings: Json) -> Request | None:
 def allocation_piece(piece: str) -> tuple[str, int, int]:
     """``UUID,NVIDIA,MiB,cores``, further fields ignored."""
     fields = piece.split(",")
-    if len(fields) < 4 or not fields[0].strip():
+    if len(fields) < 4 or not re.fullmatch("[!-~]{1,128}", fields[0]):
         raise UnreadableAllocationError(piece)
     if not all(re.fullmatch("[0-9]+", number) for number in fields[2:4]):
         raise UnreadableAllocationError(piece)

@@ -5,15 +5,13 @@ from hypothesis import strategies as st
 from cardwise.errors import BadAllocation
 from cardwise.model import Share
 from cardwise.quantity import LARGEST
-from cardwise.wire.allocation import decode, encode
+from cardwise.wire.allocation import UUID, decode, encode
 
 A = Share("GPU-a", 3000, 30)
 B = Share("GPU-b", 1000, 0)
 
 amounts = st.integers(0, LARGEST)
-uuids = st.text(st.characters(codec="utf-8", exclude_characters=",:;"), min_size=1).filter(
-    lambda uuid: bool(uuid.strip())
-)
+uuids = st.from_regex(UUID, fullmatch=True)
 containers = st.lists(
     st.lists(st.builds(Share, uuids, amounts, amounts), max_size=4).map(tuple), max_size=5
 ).map(tuple)
@@ -66,6 +64,10 @@ def test_reading_is_lenient_where_hamis_is(text: str, shares: object) -> None:
         pytest.param("GPU-a,NVIDIA,3000", "fewer than 4 fields", id="three fields"),
         pytest.param(",NVIDIA,3000,30", "names no card", id="no UUID"),
         pytest.param(" ,NVIDIA,3000,30", "names no card", id="a blank UUID"),
+        pytest.param(" GPU-b,NVIDIA,3000,30", "a card's UUID", id="a blank before the UUID"),
+        pytest.param("GPU-b ,NVIDIA,3000,30", "a card's UUID", id="a blank after it"),
+        pytest.param("\uff27PU-b,NVIDIA,3000,30", "a card's UUID", id="a wide letter"),
+        pytest.param(f"{'G' * 129},NVIDIA,3000,30", "a card's UUID", id="longer than any UUID"),
         pytest.param("GPU-a,NVIDIA,3Gi,30", "has MiB", id="a suffix"),
         pytest.param("GPU-a,NVIDIA,,30", "has MiB", id="no memory"),
         pytest.param("GPU-a,NVIDIA,-1,30", "has MiB", id="negative memory"),
@@ -87,7 +89,7 @@ def test_what_cannot_be_read_is_named(piece: str, fault: str, frame: str) -> Non
     sentence = str(caught.value)
     assert fault in sentence
     assert sentence.startswith(f'"{piece}"'[:79])
-    assert len(sentence) < 160
+    assert len(sentence) < 240
 
 
 @given(containers)

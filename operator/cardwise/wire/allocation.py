@@ -4,13 +4,22 @@ Apart from the Pods that carry it, because it is a promise of its own: HAMi's to
 each other's texts. Per card ``UUID,NVIDIA,MiB,cores:``, per container its cards, then ``;``.
 """
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from cardwise.errors import BadAllocation
 from cardwise.model import Share
 from cardwise.names import DEVICE_WORD
 from cardwise.quantity import LARGEST
 from cardwise.wire.fields import quoted
+
+UUID: Final = re.compile(r"[!-+\--9<-~]{1,128}")
+"""Of a card. It is a field of the text, whose marks are the comma, the colon and the semicolon:
+printable ASCII without these."""
+UUID_FORM: Final = (
+    "a card's UUID: at most 128 ASCII characters, no blank, comma, colon or semicolon among them"
+)
 
 _FIELDS = 4
 _PIECE_SHOWN = 80
@@ -53,6 +62,10 @@ def _share(piece: str) -> Share:
     uuid, _, memory, cores = fields[:_FIELDS]
     if not uuid.strip():
         raise BadAllocation(f"{quoted(piece, _PIECE_SHOWN)} names no card")
+    if not UUID.fullmatch(uuid):
+        # A slip of somebody's hand, " GPU-a": counted on a card that nobody has, the one that was
+        # meant would be given away once more.
+        raise BadAllocation(f"{quoted(piece, _PIECE_SHOWN)} does not begin with {UUID_FORM}")
     return Share(uuid, _number(memory, "MiB", piece), _number(cores, "cores", piece))
 
 

@@ -21,6 +21,7 @@ from cardwise.model import (
 )
 from cardwise.quantity import whole
 from cardwise.wire import checked
+from cardwise.wire.allocation import UUID, UUID_FORM
 from cardwise.wire.fields import at, items, quoted, text
 
 Json = dict[str, Any]
@@ -32,12 +33,6 @@ MOST_NVLINKS: Final = 64
 """Between two cards; more would let one pair outweigh any other set."""
 
 _NAME = re.compile(r"\S{1,253}")
-# A UUID becomes a field of the allocation text, whose marks are the comma, the colon and the
-# semicolon: printable ASCII without these.
-_UUID = re.compile(r"[!-+\--9<-~]{1,128}")
-_UUID_FORM = (
-    "a card's UUID: at most 128 ASCII characters, no blank, comma, colon or semicolon among them"
-)
 
 
 # Reading ------------------------------------------------------------------------------------------
@@ -124,7 +119,7 @@ def uses_of(document: Json) -> dict[str, CardUse]:
         for number, value in enumerate(checked.sequence(status.get("usage"), "status.usage")):
             where = f"status.usage[{number}]"
             each = checked.mapping(value, where)
-            uuid = checked.match(each.get("uuid"), f"{where}.uuid", pattern=_UUID, what=_UUID_FORM)
+            uuid = checked.match(each.get("uuid"), f"{where}.uuid", pattern=UUID, what=UUID_FORM)
             uses[uuid] = CardUse(
                 slots=checked.number(each.get("slots"), f"{where}.slots", default=0),
                 memory_mib=checked.number(each.get("memoryMiB"), f"{where}.memoryMiB", default=0),
@@ -204,7 +199,7 @@ def uuid_of(value: object, where: str) -> str:
     Raises:
         BadGPUNode: it is absent or has another form.
     """
-    return checked.match(value, where, pattern=_UUID, what=_UUID_FORM)
+    return checked.match(value, where, pattern=UUID, what=UUID_FORM)
 
 
 def _card_of(card: Json, where: str) -> Card:
