@@ -59,16 +59,18 @@ class Standings:
         room = self._ledger.room(request.pod.namespace)
         signature = request.signature
         # What a quota leaves changes with each Pod of its namespace: each time another question.
-        rare = room is not None or len(names) < 2 or question_weight(signature) > _LONG
-        if rare or not self._is_again(signature, names):
-            return decide(request, self._ledger.views(names), self._memo, room)
-        return self._up_to_date(signature).decision(request)
+        passing = room is not None or len(names) < 2 or question_weight(signature) > _LONG
+        if not passing:
+            asked, before = self._noted(signature, names)
+            # Then it pays to keep the answers: the next may ask about these nodes, too.
+            if before is not None and _alike(before, asked):
+                return self._up_to_date(signature, asked).decision(request)
+        return decide(request, self._ledger.views(names), self._memo, room)
 
-    def _is_again(self, signature: Signature, names: Collection[str]) -> bool:
-        """Whether whoever asked this last asked about the same nodes, or nearly.
-
-        Then it pays to keep the answers: the next may do so, too.
-        """
+    def _noted(
+        self, signature: Signature, names: Collection[str]
+    ) -> tuple[frozenset[str], frozenset[str] | None]:
+        """Note which nodes a question is about; those, and those it was about the time before."""
         asked = names if isinstance(names, frozenset) else frozenset(names)
         if asked == self._names:
             asked = self._names
@@ -77,33 +79,35 @@ class Standings:
         self._asked[signature] = asked
         if len(self._asked) > _ASKED:
             del self._asked[next(iter(self._asked))]
-        if before is None or before is asked:
-            return before is asked
-        return len(before ^ asked) * _ALIKE < len(asked)
+        return asked, before
 
-    def _up_to_date(self, signature: Signature) -> Standing:
-        """The answers of the nodes that are asked about now."""
+    def _up_to_date(self, signature: Signature, asked: frozenset[str]) -> Standing:
+        """The answers of the nodes that are asked about."""
         kept = self._kept.pop(signature, None)
         changed: Collection[str] | None = None
         if kept is not None:
-            changed = self._changed(kept)
+            changed = self._changed(kept, asked)
         if kept is None or changed is None:
-            kept, changed = _Kept(Standing(signature, None, self._memo)), self._names
+            kept, changed = _Kept(Standing(signature, None, self._memo)), asked
         kept.standing.put(self._ledger.views(changed))
-        kept.names, kept.position = self._names, self._ledger.journal.position
+        kept.names, kept.position = asked, self._ledger.journal.position
         self._kept[signature] = kept
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
         return kept.standing
 
-    def _changed(self, kept: _Kept) -> set[str] | None:
+    def _changed(self, kept: _Kept, asked: frozenset[str]) -> set[str] | None:
         """The nodes to look at again; None: all. Those that are not asked about are dropped."""
         _, touched = self._ledger.journal.since(kept.position)
         if touched is None:
             return None
-        touched &= self._names
-        if kept.names is not self._names:
-            for gone in kept.names - self._names:
+        touched &= asked
+        if kept.names is not asked:
+            for gone in kept.names - asked:
                 kept.standing.drop(gone)
-            touched |= self._names - kept.names
+            touched |= asked - kept.names
         return touched
+
+
+def _alike(before: frozenset[str], asked: frozenset[str]) -> bool:
+    return before is asked or len(before ^ asked) * _ALIKE < len(asked)
