@@ -14,6 +14,7 @@ from cardwise.model import Request
 from cardwise.settings import Settings
 from cardwise.wire.gpunodes import gpunode_of
 from cardwise.wire.pods import booking_of, pod_ref, request_of
+from states import card, request, signature, state, view
 
 NAMES = ["n1", "n2", "n3", "n4"]
 ASKS: list[dict[str, Any]] = [
@@ -38,12 +39,12 @@ Step = Callable[[Ledger], str]
 @st.composite
 def steps(draw: st.DrawFn) -> Step:
     """A node that is reported, closed or gone; a tenant that comes or goes."""
-    node, card = draw(st.sampled_from(NAMES)), draw(st.sampled_from("ab"))
+    node, letter = draw(st.sampled_from(NAMES)), draw(st.sampled_from("ab"))
     what = draw(st.sampled_from(["reported", "cordoned", "gone", "tenant", "tenant gone"]))
 
     def take(ledger: Ledger) -> str:
         pod = build.pod(
-            f"t-{card}", node=node, allocated=build.allocation(f"GPU-{node}-{card}", mib=8000)
+            f"t-{letter}", node=node, allocated=build.allocation(f"GPU-{node}-{letter}", mib=8000)
         )
         seen = Sighting(pod=pod_ref(pod), version=1, node=node, booking=booking_of(pod))
         match what:
@@ -51,7 +52,7 @@ def steps(draw: st.DrawFn) -> Step:
                 ledger.apply_gpunode(gpunode_of(build.gpunode(node, 2)), 0)
             case "cordoned":
                 ledger.apply_node(
-                    node, offers_cards=True, cordoned=frozenset({f"GPU-{node}-{card}"})
+                    node, offers_cards=True, cordoned=frozenset({f"GPU-{node}-{letter}"})
                 )
             case "gone":
                 ledger.remove_gpunode(node, 0)
@@ -69,9 +70,9 @@ def steps(draw: st.DrawFn) -> Step:
 def test_it_says_what_a_decision_over_all_nodes_says(
     history: list[Step], about: dict[str, Any]
 ) -> None:
-    # Red: `_forget` leaves the rank, or `put` takes no account of a word that went.
-    ledger, request = Ledger(), asked(**about)
-    standing = Standing(request.signature, None, Memo())
+    # Red: `_forget` leaves the refusal, or takes no account of a word that went.
+    ledger, wanted = Ledger(), asked(**about)
+    standing = Standing(wanted.signature, None, Memo())
     position = 0
     for step in history:
         step(ledger)
@@ -81,15 +82,27 @@ def test_it_says_what_a_decision_over_all_nodes_says(
             if name not in ledger:
                 standing.drop(name)
         standing.put(ledger.views(name for name in touched if name in ledger))
-        kept = standing.decision(request)
-        fresh = decide(request, ledger.views(ledger.node_names()), Memo())
+        kept = standing.decision(wanted)
+        fresh = decide(wanted, ledger.views(ledger.node_names()), Memo())
         assert (kept.node, kept.booking, kept.reason) == (fresh.node, fresh.booking, fresh.reason)
         assert dict(kept.outcomes) == dict(fresh.outcomes)
 
 
+def test_a_node_that_was_the_best_and_is_not_any_more_is_passed_over() -> None:
+    # Red: `_best` compares no score.
+    question = signature(policy="binpack")
+    standing = Standing(question, None, Memo())
+    standing.put([view("n1", state(card(0, tenants=2))), view("n2", state(card(0, tenants=1)))])
+    assert standing.decision(request(question)).node == "n1"
+
+    standing.put([view("n1", state(card(0)))])
+
+    assert standing.decision(request(question)).node == "n2"
+
+
 def test_what_is_out_of_date_does_not_pile_up() -> None:
-    ledger, request = Ledger(), asked(gpumem=1000)
-    standing = Standing(request.signature, None, Memo())
+    ledger, wanted = Ledger(), asked(gpumem=1000)
+    standing = Standing(wanted.signature, None, Memo())
     for step in range(10_000):
         cordoned = frozenset({"GPU-n1-a"} if step % 2 else ())
         ledger.apply_gpunode(gpunode_of(build.gpunode("n1", 2)), 0)
