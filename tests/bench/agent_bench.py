@@ -22,20 +22,20 @@ from statistics import median
 import grpc
 import pytest
 
+from bench.measures import cpu_seconds, peak_mb
 from cardwise.agent.deviceplugin import protobuf
 from cardwise.agent.health import Health
 from cardwise.agent.nvml import NvidiaLibrary
 from cardwise.agent.probe import probe
 from cardwise.model import NodeOverrides
 from cardwise.settings import Agent
-from controlplane.launcher import ControlPlane, Process
+from controlplane.launcher import ControlPlane
 from fakes.nvidia import FakeMachine, here
 
 CRD = Path(__file__).parents[2] / "crds/gpunodes.yaml"
 AGENT = Path(sys.executable).with_name("cardwise-agent")
 SETTLED_SECONDS = 15.0
 """Until the first report is out and the watch is there."""
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -87,11 +87,11 @@ def idle(machine: FakeMachine, directory: Path, seconds: float) -> None:
         cp.wait("the first report", lambda: "n1" in cp.kubectl("get", "gn", "-o=name"), 60)
         time.sleep(SETTLED_SECONDS)
         print(kubelet.state())
-        before, began = cpu(agent), time.monotonic()
+        before, began = cpu_seconds(agent.pid), time.monotonic()
         time.sleep(seconds)
-        part = (cpu(agent) - before) / (time.monotonic() - began)
+        part = (cpu_seconds(agent.pid) - before) / (time.monotonic() - began)
         print(f"idle for {seconds:g} s: {part:.2%} of a core           bar: under 1 %")
-        print(f"memory, at its most: {memory_mb(agent):.0f} MB        bar: under 120 MB")
+        print(f"memory, at its most: {peak_mb(agent.pid):.0f} MB        bar: under 120 MB")
         kubelet.end()
 
 
@@ -145,20 +145,6 @@ class Kubelet:
         with contextlib.suppress(grpc.RpcError):  # the agent ends
             for answer in call(b"", wait_for_ready=True):
                 self._devices = len(list(protobuf.messages_of(answer, 1)))
-
-
-def cpu(process: Process) -> float:
-    """Seconds of CPU so far."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
-
-
-def memory_mb(process: Process) -> float:
-    """The most that it ever had resident, in 10^6 bytes."""
-    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024 / 1e6
-    raise LookupError("the process has ended")
 
 
 if __name__ == "__main__":

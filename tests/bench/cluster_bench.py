@@ -27,7 +27,16 @@ from bench.trial import Course, Result
 from controlplane.api import ApiError
 from controlplane.launcher import ROOT, ControlPlane, ControlPlaneError
 
-WHOLE_NODES = (100, 1000, 5000)
+_LETTERS = {
+    "stock": "(a)",
+    BASE: "(a')",
+    "nothing": "(b)",
+    "extender": "(c)",
+    "gates": "(c')",
+    "url": "(d)",
+}
+"""What tables and docs/performance call them."""
+_WHOLE_NODES = (100, 1000, 5000)
 _MIXED_NODES = 1000
 """Where every mix is run, when nothing is said; elsewhere Pods are all alike."""
 _LOG_WIDTH = 160
@@ -45,7 +54,7 @@ def main() -> None:
     everybody = contestants(options.url)
     chosen = _chosen(options.only, everybody)
     run = Run(
-        titles={name: _letter(name) + everybody[name].title for name in chosen},
+        titles={name: f"{_LETTERS[name]} {everybody[name].title}" for name in chosen},
         limits=_limits(options),
         machine=report.machine(),
     )
@@ -108,19 +117,14 @@ def _chosen(only: list[str] | None, everybody: dict[str, Contestant]) -> list[st
     return [name for name in everybody if only is None or name in only]
 
 
-def _letter(name: str) -> str:
-    letters = {"stock": "(a) ", BASE: "(a') ", "nothing": "(b) ", "extender": "(c) "}
-    return {**letters, "gates": "(c') ", "url": "(d) "}[name]
-
-
 def _plan(options: argparse.Namespace) -> list[tuple[int, str]]:
     """Numbers of nodes and mixes."""
     if options.mix:
-        return [(nodes, mix) for nodes in options.nodes or WHOLE_NODES for mix in options.mix]
+        return [(nodes, mix) for nodes in options.nodes or _WHOLE_NODES for mix in options.mix]
     mixed = [_MIXED_NODES] if options.nodes is None else []
     return [
         (nodes, mix)
-        for nodes in options.nodes or WHOLE_NODES
+        for nodes in options.nodes or _WHOLE_NODES
         for mix in (MIXES if nodes in mixed else ["alike"])
     ]
 

@@ -8,6 +8,7 @@ import argparse
 import json
 import math
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from rich.console import Console
@@ -42,13 +43,11 @@ def ratios(before: Figures, after: Figures) -> Figures:
     return {name: after[name] / before[name] for name in before if name in after}
 
 
-def middle(found: Figures) -> float:
-    """Their geometric mean: twice as fast here and half as fast there is as fast."""
-    return math.exp(sum(math.log(ratio) for ratio in found.values()) / len(found))
-
-
 def table(unit: str, before: Figures, after: Figures) -> Table:
-    """Every figure that both have, the largest change first, then their mean."""
+    """Every figure that both have, the largest change first, then their mean.
+
+    The geometric one: twice as fast here and half as fast there is as fast.
+    """
     found = ratios(before, after)
     shown = Table()
     for column in ("figure", f"A, {unit}", f"B, {unit}", "B ÷ A"):
@@ -59,7 +58,7 @@ def table(unit: str, before: Figures, after: Figures) -> Table:
         )
     if found:
         shown.add_section()
-        shown.add_row("geometric mean", "", "", f"{middle(found):.2f}")
+        shown.add_row("geometric mean", "", "", f"{geometric_mean(found.values()):.2f}")
     return shown
 
 
