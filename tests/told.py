@@ -108,6 +108,7 @@ def message(
         booking=None,
         outcomes=outcomes,
         reason=reason or next((outcome.reason for outcome in outcomes.values()), None),
+        refusals={name: it.reason for name, it in outcomes.items() if it.reason is not None},
     )
     return pending_message(decision, {one.name: one for one in views}, **options)
 

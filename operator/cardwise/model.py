@@ -387,5 +387,6 @@ class Decision:
     """Every node that was asked about."""
     reason: Reason | None
     """The leading reason over the nodes; None when ``node`` is set."""
-    refusals: Mapping[str, Reason] = field(default_factory=dict)
-    """The outcomes' reasons, of the nodes where the Pod does not fit."""
+    refusals: Mapping[str, Reason]
+    """The outcomes' reasons, of the nodes where the Pod does not fit: whoever decides has them,
+    and a look at thousands of outcomes is spared."""

@@ -269,7 +269,7 @@ def test_r12_every_card_is_given_once(
 
 
 def test_r12_eight_of_sixteen_cards_are_chosen_in_bounded_time() -> None:
-    """Within the time that a test has; ``make bench`` and tests/engine/test_topology.py have more.
+    """In a test's time; `make bench-micro` and tests/engine/test_topology.py have more.
 
     Red: in engine/topology.py let ``best_set`` walk through all ``permutations`` first.
     """

@@ -156,7 +156,12 @@ def test_the_log_has_one_line_a_card_with_the_words_that_scripts_look_for() -> N
         cards=(CardVerdict(0, 3302083, Reason.EXCLUSIVE), CardVerdict(2, 0, None)),
     )
     decision = Decision(
-        request=request(), node="node-a", booking=None, outcomes={"node-a": outcome}, reason=None
+        request=request(),
+        node="node-a",
+        booking=None,
+        outcomes={"node-a": outcome},
+        reason=None,
+        refusals={},
     )
 
     assert card_lines(decision, NODE_A) == [

@@ -106,7 +106,7 @@ class _Backoffs(Iterable[float]):
         return chain((1.0, 1.0, 2.0, 3.0), repeat(5.0))
 
 
-class _NoMemory(kopf.DiffBaseStorage):
+class _NoDiffs(kopf.DiffBaseStorage):
     """Nothing is remembered of an object, and nothing compared with what was before.
 
     Kopf takes a deep copy of each event's object for that, although no handler of ours asks for
@@ -126,7 +126,7 @@ class _NoMemory(kopf.DiffBaseStorage):
 def settings() -> kopf.OperatorSettings:
     """Kopf as we want it: it reads, and writes nothing."""
     wanted = kopf.OperatorSettings()
-    wanted.persistence.diffbase_storage = _NoMemory()
+    wanted.persistence.diffbase_storage = _NoDiffs()
     wanted.queueing.idle_timeout = _IDLE_SECONDS
     wanted.posting.enabled = False
     wanted.scanning.disabled = True

@@ -131,10 +131,19 @@ async def _run(
     kubeconfig: str | None,
     addresses: Addresses,
     election: Election | None,
-    **webhook: bool,
+    *,
+    webhook_certificates: bool,
+    webhook_self_test: bool,
 ) -> None:
     client = await connect(kubeconfig)
-    await serve(client, settings, addresses, election, **webhook)
+    await serve(
+        client,
+        settings,
+        addresses,
+        election,
+        webhook_certificates=webhook_certificates,
+        webhook_self_test=webhook_self_test,
+    )
 
 
 if __name__ == "__main__":

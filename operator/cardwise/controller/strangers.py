@@ -18,10 +18,8 @@ from cardwise.wire.fields import annotations_of
 _log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
-_WHO_STARTS = {
-    False: "its agent lets no Pod start that does not fit",
-    True: "HAMi's device plugin starts them all the same: delete one",
-}
+_AGENT_STARTS = "its agent lets no Pod start that does not fit"
+_HAMI_STARTS = "HAMi's device plugin starts them all the same: delete one"
 
 
 class Strangers:
@@ -118,12 +116,12 @@ class Strangers:
 
     def _tell_overbooked(self, view: NodeView, uuid: str, card: CardState) -> None:
         account = self._ledger.account(view.name)
-        served_by_hami = account is not None and account.by_hami
+        by_hami = account is not None and account.by_hami
         note = (
             f"{view.name}: GPU {card.index} ({uuid}) is given out beyond its size:"
             f" {card.used_slots}/{card.slots} slots, {card.used_memory_mib}/{card.memory_mib} MiB,"
             f" {card.used_cores}/{card.cores} % cores. Somebody wrote allocations past Cardwise, or"
-            f" the card offers less than it did; {_WHO_STARTS[served_by_hami]}"
+            f" the card offers less than it did; {_HAMI_STARTS if by_hami else _AGENT_STARTS}"
         )
         _log.warning("%s", note)
         tenants = [] if account is None else [

@@ -21,8 +21,9 @@ from cardwise.wire.gpunodes import usage_of
 
 _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 1.0
-_A_ROUND = 5
-_LOOKED_AT = 200
+_WRITES = 5
+"""Nodes that are written in a round."""
+_LOOKS = 200
 """Nodes that are looked at in a round; most may be as they should be already."""
 
 
@@ -54,7 +55,7 @@ class UsageWriter:
         """What the GPUNodes that were not written yet have already, each in few bytes."""
 
     def begin(self) -> None:
-        """A beginning: what another replica wrote meanwhile is not known, so write everything."""
+        """A beginning: what another replica wrote meanwhile is not known, so all are due."""
         self._written.clear()
         self._ledger.touched.update(self._ledger.gpunode_names())
 
@@ -81,9 +82,9 @@ class UsageWriter:
             self._written.pop(name, None)
         self._ledger.removed.clear()
         writes = 0
-        for name in list(self._due)[:_LOOKED_AT]:
+        for name in list(self._due)[:_LOOKS]:
             # Asked before each: the one before may have taken long.
-            if writes == _A_ROUND or self._gate.passive():
+            if writes == _WRITES or self._gate.passive():
                 return
             del self._due[name]
             writes += await self._write(name)
@@ -115,11 +116,11 @@ class UsageWriter:
 
 def _digest(status: Mapping[str, Any]) -> bytes:
     """The controller's part of a status; of equal parts it is equal."""
-    ours = [status.get("usage"), status.get("summary"), _conditions(status)]
+    ours = [status.get("usage"), status.get("summary"), _own_conditions(status)]
     return blake2b(json.dumps(ours, sort_keys=True).encode(), digest_size=16).digest()
 
 
-def _conditions(status: Mapping[str, Any]) -> list[Any]:
+def _own_conditions(status: Mapping[str, Any]) -> list[Any]:
     """Those of its conditions that the controller says, whenever they began."""
     told = [mapping(each) for each in items(status.get("conditions"))]
     return [
