@@ -1,8 +1,8 @@
 """The gauges of cards and of the Pods on them, as Prometheus reads them.
 
-Seven series a card: those of a large cluster are some hundred thousand lines, too many for the
-library's way with its objects a line. So they are written here, and in parts: between two of them
-kube-scheduler's questions may be answered.
+Seven series a card: those of a large cluster are some hundred thousand lines, which the library
+takes seven times as long to write (docs/decisions/0016). So they are written here, and in parts:
+between two of them kube-scheduler's questions may be answered.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class _Gauge:
         self._lines: list[str] = []
 
     def add(self, labels: str, value: float) -> None:
-        """Add a series; the labels are as they are written between braces."""
+        """Add a series; the labels are as they stand between braces, their values escaped."""
         self._lines.append(f"{self._name}{{{labels}}} {float(value)}\n")
 
     def parts(self) -> Iterator[str]:
