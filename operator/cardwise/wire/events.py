@@ -88,7 +88,7 @@ def webhook_event_body(
     serial: int,
     instance: str,
 ) -> dict[str, Any]:
-    """Make an event on a MutatingWebhookConfiguration; the arguments are those of ``event_body``.
+    """Make an event on a MutatingWebhookConfiguration.
 
     Args:
         configuration: whom it is about, as it is kept.
