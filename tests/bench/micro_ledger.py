@@ -9,6 +9,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import build
+from asks import asked
 from cardwise.engine.decide import Memo, decide
 from cardwise.ledger import Ledger, Sighting
 from cardwise.model import Request
@@ -23,10 +24,8 @@ TENANTS = 60
 MESH = build.all_links(8, nvlinks=2, path="PHB")
 
 
-def asked(number: int = 0) -> Request:
-    request = request_of(build.pod(f"p{number}", gpumem=1000, policy="binpack"), Settings())
-    assert isinstance(request, Request)
-    return request
+def small(number: int = 0) -> Request:
+    return asked(f"p{number}", gpumem=1000, policy="binpack")
 
 
 def report(node: str, at: int = 0) -> build.Json:
@@ -54,11 +53,11 @@ def ledger_of(nodes: int) -> Ledger:
 def test_life_of_a_pod(benchmark: BenchmarkFixture, nodes: int) -> None:
     """Held, bound, seen bound, gone; on a node with tenants."""
     ledger, numbers = ledger_of(nodes), count()
-    booking = decide(asked(), [ledger.view("n0")], Memo()).booking
+    booking = decide(small(), [ledger.view("n0")], Memo()).booking
     assert booking is not None
 
     def live() -> None:
-        request = asked(next(numbers))
+        request = small(next(numbers))
         ledger.hold(request, booking, 0)
         ledger.begin_binding(request.pod.uid, 0)
         ledger.end_binding(request.pod.uid, 0, bound=True)

@@ -1,39 +1,24 @@
 """/filter's answers that are kept up to date are those that are found afresh."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import build
+from asks import ASKS, asked
 from cardwise.controller.standings import Standings
 from cardwise.engine.decide import Memo, decide
 from cardwise.ledger import Ledger, Sighting
-from cardwise.model import NodeView, QuotaBound, Request
-from cardwise.settings import Settings
+from cardwise.model import NodeView, QuotaBound
 from cardwise.wire.gpunodes import gpunode_of
-from cardwise.wire.pods import booking_of, pod_ref, request_of
+from cardwise.wire.pods import booking_of, pod_ref
 
 NAMES = [f"n{number}" for number in range(20)]
 SOME = frozenset(NAMES[:18])
 FEW = frozenset(NAMES[:4])
 ALL_BUT_ONE = SOME - {"n3"}
-ASKS: list[dict[str, Any]] = [
-    {"gpumem": 1000},
-    {"gpumem": 9000, "policy": "mutex,binpack"},
-    {"gpus": 2, "node_policy": "spread"},
-    {"gpumem": 1000, "annotations": {"nvidia.com/use-gpuuuid": "GPU-n1-a,GPU-n3-b"}},
-]
-
-
-def asked(**about: Any) -> Request:
-    """A Pod's request."""
-    request = request_of(build.pod(**about), Settings())
-    assert isinstance(request, Request)
-    return request
-
 
 Step = Callable[[Ledger], None]
 

@@ -7,30 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import build
+from asks import ASKS, asked
 from cardwise.engine.decide import Memo, decide
 from cardwise.engine.standing import Standing
 from cardwise.ledger import Ledger, Sighting
-from cardwise.model import Request
-from cardwise.settings import Settings
 from cardwise.wire.gpunodes import gpunode_of
-from cardwise.wire.pods import booking_of, pod_ref, request_of
+from cardwise.wire.pods import booking_of, pod_ref
 from states import card, request, signature, state, view
 
 NAMES = ["n1", "n2", "n3", "n4"]
-ASKS: list[dict[str, Any]] = [
-    {"gpumem": 1000},
-    {"gpumem": 9000, "policy": "mutex,binpack"},
-    {"gpus": 2, "node_policy": "spread"},
-    {"gpumem": 1000, "annotations": {"nvidia.com/use-gpuuuid": "GPU-n1-a,GPU-n3-b"}},
-]
-
-
-def asked(**about: Any) -> Request:
-    """A Pod's request."""
-    request = request_of(build.pod(**about), Settings())
-    assert isinstance(request, Request)
-    return request
-
 
 Step = Callable[[Ledger], str]
 """Changes a ledger, and says which node it concerns."""
