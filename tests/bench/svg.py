@@ -137,7 +137,7 @@ def _short(value: float) -> str:
 
 
 def _step(most: float) -> float:
-    """A round number, of which about `_LINES` make the most."""
+    """A round number (1, 2 or 5 times a power of ten), of which about `_LINES` make the most."""
     step = 10.0 ** len(str(int(most)))
     while step * _LINES > most * 1.5 and step > 1e-6:
         for part in (2, 2.5, 2):

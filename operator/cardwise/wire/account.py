@@ -98,7 +98,7 @@ def pending_message(  # noqa: PLR0913 - each is one thing that the caller may kn
         parts.append(_no_candidates(len(decision.outcomes)))
         return fitted(" ".join(parts), tail)
     if quota is not None:
-        cards = _cards_over_quota(decision, told[Reason.QUOTA], views)
+        cards = _cards_over_quota(decision, told.get(Reason.QUOTA, ()), views)
         parts += over_quota(request.signature, cards, quota)
     if n > _NODES_BY_NAME:
         counted = sorted(words.items(), key=lambda item: (-item[1], item[0]))
