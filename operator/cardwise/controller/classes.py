@@ -1,4 +1,4 @@
-"""Notice DeviceClasses that take our resource names (architecture.md, "Facts").
+"""Notice DeviceClasses that take our resource names.
 
 With NVIDIA's DRA driver a DeviceClass may claim ``nvidia.com/gpu``; kube-scheduler then looks for
 devices of that class and refuses our Pods before it asks us. Nothing here can help but saying so.

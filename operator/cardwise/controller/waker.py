@@ -1,4 +1,4 @@
-"""Have waiting Pods asked for again when room grew (architecture.md, "Waking").
+"""Have waiting Pods asked for again when room grew.
 
 kube-scheduler retries a refused Pod when any Node's annotation changes; a change of a custom
 resource, or of our memory, wakes nobody. So one annotation on one Node is bumped, after the ledger

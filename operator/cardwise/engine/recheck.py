@@ -1,4 +1,4 @@
-"""Whether cards that were chosen a moment ago can still be given (architecture.md, "/bind").
+"""Whether cards that were chosen a moment ago can still be given.
 
 A hold is counted like a booking from the moment it is made, so nobody can take its room; but the
 cards themselves may have turned sick, been closed or shrunk, or a Pod bound elsewhere may have
