@@ -1,4 +1,4 @@
-"""What was loaded at the start is not looked at again, and what is given up of it is freed."""
+"""What was loaded at the start is not looked at again, and no cycle is among it."""
 
 import asyncio
 import gc
@@ -7,7 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
+import build
+from asks import asked
 from cardwise.controller import heap
+from cardwise.controller.clock import Clock
+from cardwise.controller.decider import Decider
+from cardwise.ledger import Ledger, Sighting
+from cardwise.wire.gpunodes import gpunode_of
 
 
 @pytest.fixture(autouse=True)
@@ -43,13 +49,28 @@ def test_garbage_is_not_set_aside() -> None:
     assert gone() is None
 
 
-def test_what_is_given_up_later_is_freed() -> None:
-    thing = Thing()
-    gone = weakref.ref(thing)
-    heap.set_aside()
-    del thing
+def test_what_the_ledger_gives_up_is_freed_without_the_collector() -> None:
+    """What is a cycle and set aside would stay for ever.
 
-    assert gone() is None
+    Red: `NodeAccount` has a reference to itself.
+    """
+    request = asked(gpumem=1000)
+    gc.collect()
+    gc.disable()
+    try:
+        ledger = Ledger()
+        for name in ("n1", "n2"):
+            ledger.apply_gpunode(gpunode_of(build.gpunode(name, 2)), 0)
+        decider = Decider(ledger, Clock())
+        for _ in range(3):
+            decider.decide_and_hold(request, {"n1", "n2"})
+        ledger.see(Sighting(pod=request.pod, version=1, gone=True), 0)
+        ledger.remove_gpunode("n1", 0)
+        del ledger, decider
+
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 async def test_what_came_with_the_watches_is_set_aside_a_minute_later() -> None:
