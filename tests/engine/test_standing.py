@@ -86,11 +86,10 @@ def test_a_node_that_was_the_best_and_is_not_any_more_is_passed_over() -> None:
 
 
 def test_what_is_out_of_date_does_not_pile_up() -> None:
-    ledger, wanted = Ledger(), asked(gpumem=1000)
-    standing = Standing(wanted.signature, None, Memo())
-    for step in range(10_000):
-        cordoned = frozenset({"GPU-n1-a"} if step % 2 else ())
-        ledger.apply_gpunode(gpunode_of(build.gpunode("n1", 2)), 0)
-        ledger.apply_node("n1", offers_cards=True, cordoned=cordoned)
-        standing.put(ledger.views(["n1"]))
+    # Red: `_rank` makes the order anew only where all that fit were put.
+    question = signature(policy="binpack")
+    standing = Standing(question, None, Memo())
+    standing.put([view("n1", state(card(0))), view("n2", state(card(0)))])
+    for step in range(2000):
+        standing.put([view("n1", state(card(0, tenants=step % 2)))])
     assert len(standing._heap) < 200
