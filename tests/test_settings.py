@@ -1,9 +1,10 @@
 import pytest
 
 from cardwise.errors import BadSettings
+from cardwise.ledger import STALE_SECONDS
 from cardwise.names import NodePolicy, TopologyMode
 from cardwise.quantity import LARGEST
-from cardwise.settings import Settings, parse
+from cardwise.settings import LONGEST_REPORT_SECONDS, Settings, parse
 
 
 @pytest.mark.parametrize(
@@ -112,6 +113,20 @@ def test_on_and_off_may_be_quoted_or_not(text: str, said: bool | None) -> None:
         ),
         pytest.param("agent: {slotsPerCard: 0}", "agent.slotsPerCard", id="no slots"),
         pytest.param("agent: {reportSeconds: 0}", "agent.reportSeconds", id="no pause"),
+        pytest.param("agent: {reportSeconds: 91}", "from 1 to 90", id="a node silent by settings"),
+        pytest.param("agent: {}\nagent: {cdi: on}", "the key agent is there twice", id="twins"),
+        pytest.param("agent: {cdi: on, cdi: off}", "the key cdi is there twice", id="twin keys"),
+        pytest.param("agent: {cdi: 'On'}", "one of auto, off, on", id="a word in capitals"),
+        pytest.param("agent: {cdi: null}", "one of auto, off, on", id="a word left out"),
+        pytest.param("scheduling: {door: gate}", "one of extender, gates", id="half a door"),
+        pytest.param(
+            "scheduling: {nodePolicy: numa}",
+            "one of binpack, spread",
+            id="a cards' policy for nodes",
+        ),
+        pytest.param(
+            "scheduling: {topologyAware: {mode: must}}", "one of preferred, required", id="must"
+        ),
         pytest.param("agent: {ignoredXids: [x]}", "agent.ignoredXids", id="no number"),
         pytest.param("agent: {cdi: maybe}", "agent.cdi", id="neither on nor off"),
         pytest.param("agent: {cdi: 1}", "agent.cdi", id="a number for on"),
@@ -143,3 +158,7 @@ def test_the_core_policies_are_hamis(policy: str) -> None:
 @pytest.mark.parametrize("scaling", ["0.01", "100"])
 def test_the_ends_of_scaling_are_allowed(scaling: str) -> None:
     assert parse(f"agent: {{memoryScaling: {scaling}}}").agent.memoryScaling == float(scaling)
+
+
+def test_one_lost_heartbeat_makes_no_node_silent() -> None:
+    assert 2 * LONGEST_REPORT_SECONDS <= STALE_SECONDS

@@ -3,14 +3,21 @@
 Separate from the edges, because admission (pure) and the command line need the same values.
 """
 
-from typing import Any, Literal
+import re
+from typing import Any, Final, Literal
 
 import msgspec
+import msgspec.inspect
 import yaml
 
 from cardwise.errors import BadSettings
 from cardwise.names import Door, NodePolicy, PolicyName, TopologyMode
 from cardwise.quantity import LARGEST
+
+LONGEST_REPORT_SECONDS: Final = 90
+"""Half of the time after which a node counts as silent: one lost heartbeat closes no node."""
+
+_AT = re.compile(r" - at `\$\.([\w.]+)`\Z")
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,7 +117,7 @@ class Agent(_Section, frozen=True):
     coreScaling: float = 1.0  # noqa: N815
     """Likewise, on a card's cores."""
     reportSeconds: int = 60  # noqa: N815
-    """Seconds between two heartbeats."""
+    """Seconds between two heartbeats, at most ``LONGEST_REPORT_SECONDS``."""
     ignoredXids: tuple[int, ...] = (13, 31, 43, 45, 68, 109)  # noqa: N815
     """Errors, as NVIDIA numbers them, that the program on a card is to blame for; NVIDIA's own
     device plugin ignores these."""
@@ -150,37 +157,70 @@ def parse(text: str) -> Settings:
     """Read a settings document; an empty one is all defaults.
 
     Raises:
-        BadSettings: not YAML, an unknown key, or a wrong type; the text names the key.
+        BadSettings: not YAML, an unknown key, one that is there twice, or a wrong type; the text
+            names the key, and the words that may stand there.
     """
     try:
-        document: Any = yaml.safe_load(text)
+        document: Any = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError) as error:  # ValueError: e.g. a date of month 13
         raise BadSettings(f"the settings are not YAML: {' '.join(str(error).split())}") from error
     try:
         settings = msgspec.convert({} if document is None else document, Settings)
     except msgspec.ValidationError as error:
-        raise BadSettings(f"the settings are wrong: {error}") from error
+        raise BadSettings(f"the settings are wrong: {error}{_words(str(error))}") from error
     _check_values(settings)
     return settings
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice: YAML takes the last and forgets the first section."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Make a mapping of keys that are each there once."""
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {key.value} is there twice", key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _words(error: str) -> str:
+    """What may stand at the place that an error names, where only some words may."""
+    place = _AT.search(error)
+    kind = msgspec.inspect.type_info(Settings)
+    for part in place[1].split(".") if place else ():
+        fields = kind.fields if isinstance(kind, msgspec.inspect.StructType) else ()
+        kind = next((f.type for f in fields if f.name == part), msgspec.inspect.AnyType())
+    words: list[str] = []
+    for each in kind.types if isinstance(kind, msgspec.inspect.UnionType) else [kind]:
+        if isinstance(each, msgspec.inspect.EnumType):
+            words += [member.value for member in each.cls]
+        elif isinstance(each, msgspec.inspect.LiteralType):
+            words += map(str, each.values)
+    return f": write one of {', '.join(sorted(words))}" if words else ""
+
+
 def _check_values(settings: Settings) -> None:
     """Refuse values that have the right type and no meaning."""
-    limits: list[tuple[str, int, int]] = [
-        ("defaults.memoryMiB", settings.defaults.memoryMiB, 0),
-        ("defaults.cores", settings.defaults.cores, 0),
-        ("defaults.gpuCount", settings.defaults.gpuCount, 0),
-        ("gates.refusedSeconds", settings.gates.refusedSeconds, 1),
-        ("rejections.limit", settings.rejections.limit, 0),
-        ("rejections.withinSeconds", settings.rejections.withinSeconds, 1),
-        ("rejections.closedSeconds", settings.rejections.closedSeconds, 1),
-        ("rejections.longestClosedSeconds", settings.rejections.longestClosedSeconds, 1),
-        ("agent.slotsPerCard", settings.agent.slotsPerCard, 1),
-        ("agent.reportSeconds", settings.agent.reportSeconds, 1),
+    limits: list[tuple[str, int, int, int]] = [
+        ("defaults.memoryMiB", settings.defaults.memoryMiB, 0, LARGEST),
+        ("defaults.cores", settings.defaults.cores, 0, LARGEST),
+        ("defaults.gpuCount", settings.defaults.gpuCount, 0, LARGEST),
+        ("gates.refusedSeconds", settings.gates.refusedSeconds, 1, LARGEST),
+        ("rejections.limit", settings.rejections.limit, 0, LARGEST),
+        ("rejections.withinSeconds", settings.rejections.withinSeconds, 1, LARGEST),
+        ("rejections.closedSeconds", settings.rejections.closedSeconds, 1, LARGEST),
+        ("rejections.longestClosedSeconds", settings.rejections.longestClosedSeconds, 1, LARGEST),
+        ("agent.slotsPerCard", settings.agent.slotsPerCard, 1, LARGEST),
+        ("agent.reportSeconds", settings.agent.reportSeconds, 1, LONGEST_REPORT_SECONDS),
     ]
-    for key, value, least in limits:
-        if not least <= value <= LARGEST:
-            raise BadSettings(f"the settings are wrong: {key} must be from {least} to {LARGEST}")
+    for key, value, least, most in limits:
+        if not least <= value <= most:
+            raise BadSettings(f"the settings are wrong: {key} must be from {least} to {most}")
     for key, factor in [
         ("agent.memoryScaling", settings.agent.memoryScaling),
         ("agent.coreScaling", settings.agent.coreScaling),
