@@ -481,6 +481,33 @@ def test_a_quota_that_refused_some_cards_is_told(asks, verdicts, want) -> None:
     assert want in told.partition(" n: ")[0]
 
 
+IN_VAIN = "no Pod that ends makes room for it"
+
+
+@pytest.mark.parametrize(
+    ("asks", "options", "in_vain"),
+    [
+        pytest.param([ask(mib=8193)], {}, True, id="more memory than the bound"),
+        pytest.param([ask(count=2, mib=4097)], {}, True, id="its cards together"),
+        pytest.param([ask(mib=1, cores=101)], {}, True, id="more cores than the bound"),
+        pytest.param([ask(mib=8192, cores=100)], {}, False, id="just the bound"),
+        pytest.param([ask(percent=100)], {}, False, id="a percentage: a smaller card might do"),
+        pytest.param([ask(mib=1)], {"exclusive": True}, False, id="a whole card: a smaller one"),
+    ],
+)
+def test_a_pod_that_is_above_its_quota_alone_is_told_that_it_waits_in_vain(
+    asks, options, in_vain
+) -> None:
+    told = message(
+        {"n": refused(Reason.QUOTA, Reason.QUOTA)},
+        view("n", card(0)),
+        of=request(*asks, **options),
+        quota=QUOTA,
+    )
+
+    assert (IN_VAIN in told) is in_vain
+
+
 def test_a_quota_is_not_told_where_it_refused_nothing() -> None:
     told = message({"n": refused(FULL, FULL)}, view("n", card(0)), quota=QUOTA)
 

@@ -16,6 +16,8 @@ from cardwise.model import (
 from cardwise.names import Reason
 from cardwise.wire.phrases import cards_text
 
+_MEMORY = "MiB gpumem"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaAccount:
@@ -70,6 +72,9 @@ def never_fits(
 def over_quota(signature: Signature, cards: Sequence[CardState], quota: QuotaAccount) -> list[str]:
     """Say the bound, what is in use, and the least that this Pod would make it.
 
+    A Pod that asks more than the bound by itself, whatever card it got, is told that it waits in
+    vain.
+
     Args:
         signature: what the Pod asks.
         cards: those that were refused for the quota; a percentage counts the smallest of them.
@@ -81,8 +86,9 @@ def over_quota(signature: Signature, cards: Sequence[CardState], quota: QuotaAcc
     cores = _added(signature, min(card.cores for card in cards), memory=False)
     sentences, bounds = [], []
     held = quota.bound
+    in_vain = False
     for unit, name, bound, used, more in (
-        ("MiB gpumem", held.memory_quota, held.memory_mib, quota.used.memory_mib, memory),
+        (_MEMORY, held.memory_quota, held.memory_mib, quota.used.memory_mib, memory),
         ("% gpucores", held.cores_quota, held.cores, quota.used.cores, cores),
     ):
         if bound is None:
@@ -93,6 +99,10 @@ def over_quota(signature: Signature, cards: Sequence[CardState], quota: QuotaAcc
         bounds.append(f"{told}{whose}.")
         if used + more > bound:
             sentences.append(f"{told}, this Pod would make it {used + more}{whose}.")
+            # Of a card without any size only what is asked in numbers is left.
+            in_vain |= _added(signature, 0, memory=unit == _MEMORY) > bound
+    if in_vain:
+        sentences.append("Alone it is above that: no Pod that ends makes room for it.")
     # On the smallest cards the Pod might fit in; it was refused all the same, so all are told.
     return sentences or bounds
 
