@@ -5,6 +5,7 @@ places one, admission when it warns of a name that nobody knows.
 """
 
 import difflib
+import re
 from dataclasses import dataclass
 
 from cardwise.model import Policy
@@ -13,6 +14,7 @@ from cardwise.settings import Scheduling
 
 SORT_KEYS = (PolicyName.BINPACK, PolicyName.SPREAD, PolicyName.NUMA)
 _BY_TEXT = {name.value: name for name in PolicyName}
+_BETWEEN = re.compile(r"[^a-z-]+")
 _ALONE = {
     PolicyName.BINPACK: (PolicyName.BINPACK, PolicyName.NUMA),
     PolicyName.SPREAD: (PolicyName.SPREAD, PolicyName.NUMA),
@@ -47,7 +49,13 @@ def parse(text: str | None, scheduling: Scheduling) -> ParsedPolicy:
 
 
 def nearest(name: str) -> str | None:
-    """The known name that a misspelt one most likely means, or None when none is near."""
+    """The known name that a misspelt one most likely means, or None when none is near.
+
+    Several names with another mark than a comma between them mean all of these: ``mutex,binpack``.
+    """
+    several = dict.fromkeys(_BETWEEN.split(name.strip().lower()))
+    if len(several) > 1 and several.keys() <= _BY_TEXT.keys():
+        return ",".join(several)
     near = difflib.get_close_matches(name.strip().lower(), list(_BY_TEXT), n=1, cutoff=0.6)
     return near[0] if near else None
 
