@@ -340,7 +340,7 @@ HOLDER = build.pod("holder", node="n1", annotations=handed("GPU-b", "success"))
         pytest.param(f"{since(301)},default,holder", [HOLDER], "", id="L1: it is over"),
         pytest.param(since(10), [], "one Pod at a time", id="L1: an old release's"),
         pytest.param(since(301), [], "", id="L1: an old release's that is over"),
-        pytest.param("lock", [], "one Pod at a time", id="L1: it can't be read"),
+        pytest.param("lock", [], '"lock", which names no time', id="L1: it can't be read"),
         pytest.param(
             f"{since(10).replace('Z', '+00:00')},default,holder",
             [HOLDER],

@@ -12,7 +12,9 @@ from cardwise.controller import lockvalue
 from cardwise.controller.clock import Clock
 from cardwise.errors import ApiError
 from cardwise.model import PodRef
+from cardwise.names import NODE_LOCK
 from cardwise.ports import Cluster
+from cardwise.wire.fields import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +70,11 @@ class NodeLocks:
         if lock is not None and lock.is_of(pod) and not lock.is_over(now):
             return ""
         if lock is not None and not lock.is_over(now) and not await self._is_abandoned(lock):
+            if lock.since is None:
+                return (
+                    f"HAMi's lock of node {node}, annotation {NODE_LOCK}, is {quoted(lock.value)}, "
+                    "which names no time, so it never ends: remove it where HAMi hands out nothing"
+                )
             holder = f" to Pod {lock.namespace}/{lock.name}" if lock.name else ""
             return f"HAMi hands out cards of node {node}{holder}, one Pod at a time; ask again"
         patch = lockvalue.lock_patch(document, lockvalue.value_of(pod, int(now)))
