@@ -178,6 +178,24 @@ def test_what_has_no_part_is_noted(object_, want) -> None:
     assert found.placements == ()
 
 
+@pytest.mark.parametrize(
+    ("held", "want"),
+    [
+        pytest.param("gpu-0", ["node n1 has no card gpu-0, which it holds"], id="misspelt"),
+        pytest.param("{card}", [], id="a card of the node"),
+    ],
+)
+@pytest.mark.parametrize("first", ["the node", "the Pod"])
+def test_a_tenant_of_a_card_that_its_node_does_not_have_is_noted(held, want, first) -> None:
+    there = node()
+    uuid = there["status"]["cards"][0]["uuid"]
+    tenant = build.pod("t", node="n1", gpumem=1, allocated=f"{held.format(card=uuid)},NVIDIA,1,0:;")
+
+    found = simulated(*((there, tenant) if first == "the node" else (tenant, there)))
+
+    assert [note.partition("default/t: ")[2] for note in found.notes] == want
+
+
 @pytest.mark.parametrize("scheduler", [SCHEDULER_NAME, "", "default-scheduler", "hami-scheduler"])
 @pytest.mark.parametrize("admission", [True, False])
 def test_pods_of_the_schedulers_that_are_taken_over_are_placed(scheduler, admission) -> None:

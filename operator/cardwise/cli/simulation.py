@@ -17,6 +17,7 @@ from cardwise.engine.idle import hopeless
 from cardwise.errors import BadAllocation, BadDocument, BadGPUNode
 from cardwise.ledger import Ledger, Sighting
 from cardwise.model import (
+    Booking,
     Decision,
     GPUNode,
     InvalidRequest,
@@ -84,6 +85,7 @@ class _Cluster:
         self._node_book = NodeBook(untold_is_no_bound=True, ignored=RESOURCES)
         self._bounds: dict[str, list[QuotaBound]] = {}
         self._names: dict[str, None] = {}
+        self._tenants: list[tuple[Document, Booking]] = []
         self._size = ClusterSize(largest_card_mib=0, most_cards=0)
 
     # What is there --------------------------------------------------------------------------------
@@ -107,9 +109,16 @@ class _Cluster:
         return True
 
     def complete(self) -> None:
-        """Put the quotas into force: all are known now."""
+        """Put the quotas into force, and look for the tenants' cards: all are known now."""
         for namespace, bounds in self._bounds.items():
             self._ledger.set_bound(namespace, merge(bounds))
+        reported = set(self._ledger.gpunode_names())
+        for document, booking in self._tenants:
+            there = self._ledger.view(booking.node).uuids
+            held = dict.fromkeys(share.uuid for shares in booking.containers for share in shares)
+            for uuid in held if booking.node in reported else ():
+                if uuid not in there:
+                    self._note(document, f"node {booking.node} has no card {uuid}, which it holds")
 
     def _take_gpunode(self, document: Document, body: dict[str, Any]) -> None:
         try:
@@ -145,6 +154,8 @@ class _Cluster:
             return True
         if booking is None and asks_cards(body):
             self._note(document, "bound, but it has no allocation, so it holds no card")
+        if booking is not None:
+            self._tenants.append((document, booking))
         self._ledger.see(Sighting(pod=ref, version=0, node=node, booking=booking), _NO_TIME)
         return True
 
