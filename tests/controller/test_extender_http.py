@@ -77,6 +77,18 @@ async def test_a_pod_goes_through_all_verbs(client: TestClient[Any, Any], world:
     assert world.used() == {"GPU-n1-a": 1000}
 
 
+async def test_each_call_is_about_the_nodes_that_it_names(
+    client: TestClient[Any, Any], world: World
+) -> None:
+    # Red: the names of the call before are taken for those of this one.
+    world.mirror.see_gpunode(build.gpunode("n2"))
+    for number, names in enumerate([["n1", "n2"], ["n2", "n1"], ["n2"], ["n1"], ["n2", "n2"]]):
+        asked = {"Pod": build.pod(f"p{number}", gpumem=1000), "NodeNames": names}
+        answer = await (await client.post("/filter", json=asked)).json()
+        assert set(answer["NodeNames"]) <= set(names)
+        assert len(answer["NodeNames"]) == 1
+
+
 async def test_field_names_are_read_whatever_their_case(client: TestClient[Any, Any]) -> None:
     body = {"pod": build.pod(gpumem=1000), "nodenames": ["n1"]}
 

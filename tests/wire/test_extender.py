@@ -58,6 +58,46 @@ def test_a_filter_call_with_names_is_read(body, want) -> None:
     assert (call.pod, call.names, call.nodes) == (POD, want, None)
 
 
+KNOWN = frozenset(["n1", "n2", "n3"])
+
+
+@pytest.mark.parametrize(
+    ("names", "is_known"),
+    [
+        pytest.param(["n3", "n1", "n2"], True, id="the same in another order"),
+        pytest.param(["n1", "n2"], False, id="one less"),
+        pytest.param(["n1", "n2", "n3", "n4"], False, id="one more"),
+        pytest.param(["n1", "n2", "n4"], False, id="one is another"),
+        pytest.param(["n1", "n2", "n2"], False, id="one twice, so one is missing"),
+        pytest.param(["n1", "n2", "n3", "n3"], False, id="all, and one twice"),
+        pytest.param([], False, id="none"),
+    ],
+)
+def test_names_that_are_known_are_not_made_anew(names, is_known) -> None:
+    # Red: names are compared by their number alone, or by whether each is known.
+    body = {"Pod": POD, "NodeNames": names}
+
+    call = extender.filter_call(body, KNOWN)
+
+    assert call == extender.filter_call(body)
+    assert (call.asked is KNOWN) is is_known
+
+
+@given(st.lists(st.sampled_from(["n1", "n2", "n3", "n4"])), st.frozensets(st.sampled_from("abn")))
+def test_what_is_known_changes_no_answer(names: list[str], known: frozenset[str]) -> None:
+    body = {"Pod": POD, "NodeNames": names}
+
+    for last in (known, frozenset(names), frozenset(names[1:]), KNOWN):
+        assert extender.filter_call(body, last) == extender.filter_call(body)
+
+
+@pytest.mark.parametrize("wrong", [["n1", "n2", 3], ["n1", "n2", ["n3"]], ["n1", "n2", None]])
+def test_names_that_are_no_texts_are_refused_whatever_is_known(wrong) -> None:
+    # Red: an entry that can't be looked up raises TypeError.
+    with pytest.raises(BadBody, match="NodeNames has an entry that is not a text"):
+        extender.filter_call({"Pod": POD, "NodeNames": wrong}, KNOWN)
+
+
 def test_a_filter_call_with_nodes_is_read() -> None:
     n1, n2 = node_object("n1"), node_object("n2")
 

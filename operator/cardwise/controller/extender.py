@@ -25,9 +25,13 @@ what a caller that sends half of one can make the end of the process wait."""
 
 def verbs(scheduler: Scheduler, metrics: Metrics, health: Health) -> web.Application:
     """The application that kube-scheduler talks to, health and metrics included."""
+    known: frozenset[str] = frozenset()
 
     async def answer_filter(body: object) -> dict[str, Any]:
-        return scheduler.filter(extender.filter_call(body))
+        nonlocal known
+        call = extender.filter_call(body, known)
+        known = call.asked
+        return scheduler.filter(call)
 
     async def answer_preempt(body: object) -> dict[str, Any]:
         return scheduler.preempt(extender.preempt_call(body))

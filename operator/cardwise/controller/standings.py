@@ -72,7 +72,7 @@ class Standings:
     ) -> tuple[frozenset[str], frozenset[str] | None]:
         """Note which nodes a question is about; those, and those it was about the time before."""
         asked = names if isinstance(names, frozenset) else frozenset(names)
-        if asked == self._names:
+        if asked is not self._names and asked == self._names:
             asked = self._names
         self._names = asked
         before = self._asked.pop(signature, None)

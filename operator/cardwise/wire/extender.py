@@ -78,8 +78,13 @@ def decoded(body: bytes) -> object:
     return value
 
 
-def filter_call(value: object) -> FilterCall:
+def filter_call(value: object, known: frozenset[str] = frozenset()) -> FilterCall:
     """Read ExtenderArgs.
+
+    Args:
+        value: the body's JSON.
+        known: the names that were asked about last. Where these are the same, in whatever order,
+            ``asked`` is that very set: of thousands, none need be made anew or compared again.
 
     Raises:
         BadBody: one sentence that names the field.
@@ -88,6 +93,9 @@ def filter_call(value: object) -> FilterCall:
     pod = _pod(body)
     names = body.get("nodenames")
     if names is not None:
+        # kube-scheduler's filters run side by side, so its names come in another order each time.
+        if isinstance(names, list) and _are_exactly(known, names):
+            return FilterCall(pod=pod, names=tuple(names), asked=known)
         texts = _texts("NodeNames", names)
         asked = frozenset(texts)
         once = tuple(texts) if len(asked) == len(texts) else tuple(dict.fromkeys(texts))
@@ -100,6 +108,17 @@ def filter_call(value: object) -> FilterCall:
     return FilterCall(
         pod=pod, names=tuple(nodes), asked=frozenset(nodes), nodes=tuple(nodes.values())
     )
+
+
+def _are_exactly(known: frozenset[str], names: list[Any]) -> bool:
+    """Whether these are the names that are known, each once.
+
+    As many as are known, of which none is left over: so each is one of them, and none comes twice.
+    """
+    try:
+        return len(names) == len(known) and not known.difference(names)
+    except TypeError:  # an entry that is no text, nor any plain value
+        return False
 
 
 def filter_result(
