@@ -237,6 +237,58 @@ async def test_a_doubt_brings_a_list_two_seconds_later_once() -> None:
     assert world.cluster.called("unfinished_pods") - lists == 1
 
 
+@pytest.mark.parametrize(
+    ("seconds", "lists"),
+    [
+        pytest.param(10, [0] * 11 + [1] * 50, id="once it was silent for two seconds"),
+        pytest.param(50, [0] * 30 + [1] * 21 + [2] * 9, id="at most half a minute later"),
+    ],
+)
+async def test_a_list_of_kopf_is_compared_when_it_is_over(seconds: int, lists: list[int]) -> None:
+    # Red: `listed` is `doubt`; or nothing puts an end to the waiting.
+    world = await World(build.gpunode()).load()
+    before = world.cluster.called("unfinished_pods")
+    seen = []
+
+    async with world.running():
+        for second in range(len(lists)):
+            if second < seconds:
+                world.controller.watchman.listed()
+            await passing(1.0)
+            seen.append(world.cluster.called("unfinished_pods") - before)
+
+    assert seen == lists
+
+
+async def test_a_failure_is_not_put_off_by_a_list_of_kopf() -> None:
+    # Red: `_soon` does not look whether anything failed.
+    world = await World(build.gpunode()).load()
+    before = world.cluster.called("unfinished_pods")
+
+    async with world.running():
+        for second in range(8):
+            if second == 5:
+                world.controller.watchman.doubt()
+            world.controller.watchman.listed()
+            await passing(1.0)
+
+    assert world.cluster.called("unfinished_pods") - before == 1
+
+
+async def test_a_failure_is_of_one_comparison() -> None:
+    # Red: `audit` does not forget the failure, and lists of Kopf's are no more waited for.
+    world = await World(build.gpunode()).load()
+
+    async with world.running():
+        world.controller.watchman.doubt()
+        await passing(3.0)
+        before = world.cluster.called("unfinished_pods")
+        for _ in range(10):
+            world.controller.watchman.listed()
+            await passing(1.0)
+        assert world.cluster.called("unfinished_pods") == before
+
+
 async def test_a_comparison_that_fails_is_tried_again_soon() -> None:
     world = await World(build.gpunode()).load()
     lists = world.cluster.called("gpunodes")

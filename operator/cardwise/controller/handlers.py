@@ -85,7 +85,7 @@ def _handler(take: Take, watchman: Watchman) -> Callable[..., Awaitable[None]]:
     # A coroutine, because Kopf would run a plain function in a thread, beside the decisions.
     async def handle(event: Any, **_: Any) -> None:
         if event["type"] is None:
-            watchman.doubt()  # Kopf lists anew: what vanished meanwhile is told by nobody
+            watchman.listed()
         try:
             take(dict(event["object"]), deleted=event["type"] == "DELETED")
         except Exception:  # noqa: BLE001 - whatever it was, the next list mends it

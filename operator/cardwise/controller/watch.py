@@ -27,6 +27,9 @@ SILENCE_SECONDS = 120.0
 _TICK_SECONDS = 1.0
 _AUDIT_SECONDS = 300.0
 _SOON_SECONDS = 2.0
+_LISTING_SECONDS = 30.0
+"""For how long a list of Kopf's may put the comparison off: it is compared once it is over, for a
+long list would else be compared again and again while it comes."""
 
 
 class Health:
@@ -94,9 +97,18 @@ class Watchman:
         self._health = health
         self._clock = clock
         self._doubt = asyncio.Event()
+        self._failed = False
+        """Whether the doubt is of more than a list of Kopf's."""
+        self._listed = 0.0
 
     def doubt(self) -> None:
         """Something may have been missed: list again soon."""
+        self._failed = True
+        self._doubt.set()
+
+    def listed(self) -> None:
+        """Kopf lists anew: what vanished meanwhile is told by nobody. List again after it."""
+        self._listed = self._clock.monotonic()
         self._doubt.set()
 
     async def load(self) -> None:
@@ -121,14 +133,25 @@ class Watchman:
             except TimeoutError:
                 pass
             else:
-                await asyncio.sleep(_SOON_SECONDS)
+                await self._soon()
             self._doubt.clear()
+            self._failed = False
             await self._classes.refresh()
             try:
                 await self._mirror.reconcile(self._cluster)
             except ApiError as error:
                 _log.warning("comparing the ledger with the cluster failed: %s", error)
-                self._doubt.set()
+                self.doubt()
+
+    async def _soon(self) -> None:
+        """Two seconds after a failure; of Kopf's list, two seconds of silence, or 30 at most."""
+        latest = self._clock.monotonic() + _LISTING_SECONDS
+        await asyncio.sleep(_SOON_SECONDS)
+        while not self._failed:
+            left = min(self._listed + _SOON_SECONDS, latest) - self._clock.monotonic()
+            if left <= 0:
+                return
+            await asyncio.sleep(left)
 
     async def tick(self) -> None:
         """Give up old holds and distrust old reports, once a second, until cancelled."""
