@@ -508,6 +508,19 @@ def test_a_pod_that_is_above_its_quota_alone_is_told_that_it_waits_in_vain(
     assert (IN_VAIN in told) is in_vain
 
 
+def test_a_quota_is_told_by_the_nodes_whose_word_it_is() -> None:
+    # Red: the cards that would go over it are taken from all nodes.
+    told = message(
+        {"m": refused(FULL, FULL, Reason.QUOTA), "n": refused(Reason.QUOTA, Reason.QUOTA)},
+        view("m", card(0), card(1, mib=1000)),
+        view("n", card(0), card(1)),
+        of=request(ask(percent=50)),
+        quota=QUOTA,
+    )
+
+    assert "6144 in use, this Pod would make it 13824." in told
+
+
 def test_a_quota_is_not_told_where_it_refused_nothing() -> None:
     told = message({"n": refused(FULL, FULL)}, view("n", card(0)), quota=QUOTA)
 
