@@ -118,6 +118,22 @@ def test_body_of_filter(benchmark: BenchmarkFixture, nodes: int) -> None:
 
 
 @NODES
+@pytest.mark.parametrize("told", [False, True], ids=["made anew", "those known"])
+def test_body_of_filter_about_the_same_nodes(
+    benchmark: BenchmarkFixture, nodes: int, told: bool
+) -> None:
+    """Read, and found to be about the nodes of the call before."""
+    body = bodies(nodes)
+    known = frozenset(reversed(extender.filter_call(extender.decoded(body)).names))
+
+    def read() -> bool:
+        call = extender.filter_call(extender.decoded(body), known if told else frozenset())
+        return call.asked is known or call.asked == known
+
+    assert benchmark(read)
+
+
+@NODES
 def test_refusal_written(benchmark: BenchmarkFixture, nodes: int) -> None:
     """Every node refused."""
     call = extender.filter_call(extender.decoded(bodies(nodes)))
