@@ -97,6 +97,10 @@ controlplane: $(STAMP) ## build the control plane's programs (minutes at first, 
 bench: controlplane ## Pods bound a second, side by side with kube-scheduler (ARGS="--nodes 1000")
 	@PYTHONPATH=tests $(PY) -m bench.cluster_bench $(ARGS)
 
+.PHONY: bench-scale
+bench-scale: controlplane ## start, memory and waiting Pods at 5,000 nodes (ARGS="--load")
+	@PYTHONPATH=tests $(PY) -m bench.scale_bench $(ARGS)
+
 .PHONY: bench-filter
 bench-filter: $(STAMP) ## how fast /filter answers
 	@PYTHONPATH=tests $(PY) tests/bench/filter_bench.py $(ARGS)

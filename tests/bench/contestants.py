@@ -116,20 +116,21 @@ def _nothing(cp: ControlPlane, qps: float) -> Running:
 def _extender(cp: ControlPlane, qps: float) -> Running:
     """(c) The controller, and the kube-scheduler that asks it."""
     port = free_port()
-    running = _controller(cp, f"--listen=127.0.0.1:{port}")
+    running = controller(cp, f"--listen=127.0.0.1:{port}")
     return _with_scheduler(cp, qps, f"http://127.0.0.1:{port}", running)
 
 
 def _gates(cp: ControlPlane, qps: float) -> Running:
     """(c') The controller, and the cluster's own kube-scheduler as it comes."""
-    running = _controller(cp, f"--config={settings_of_gates(cp.directory)}")
+    running = controller(cp, f"--config={settings_of_gates(cp.directory)}")
     scheduler = cp.start_default_scheduler(qps=qps)
     running.processes["kube-scheduler"] = scheduler
     running.limiter = _limiter(cp, scheduler)
     return running
 
 
-def _controller(cp: ControlPlane, *options: str) -> Running:
+def controller(cp: ControlPlane, *options: str) -> Running:
+    """The controller by itself, ready; ``options`` of its program."""
     port = free_port()
     reports = f"http://127.0.0.1:{port}"
     argv = [
@@ -139,7 +140,7 @@ def _controller(cp: ControlPlane, *options: str) -> Running:
         "--no-leader-election",
         *options,
     ]
-    controller = cp.start_process("controller", argv)
+    process = cp.start_process("controller", argv)
     cp.wait("the controller to be ready", lambda: _get(f"{reports}/readyz"), _READY_SECONDS)
     before: dict[str, Histogram] = {}
 
@@ -153,7 +154,7 @@ def _controller(cp: ControlPlane, *options: str) -> Running:
                 told[verb] = (new.quantile(0.5), new.quantile(0.99))
         return told
 
-    return Running({"controller": controller}, latencies)
+    return Running({"controller": process}, latencies)
 
 
 def _with_scheduler(cp: ControlPlane, qps: float, url: str, running: Running) -> Running:

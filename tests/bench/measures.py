@@ -180,8 +180,17 @@ def cpu_seconds(pid: int) -> float:
 
 def peak_mb(pid: int) -> float:
     """The most memory that a process had resident since `forget_peak`, in 10^6 bytes."""
+    return _memory_mb(pid, "VmHWM:")
+
+
+def now_mb(pid: int) -> float:
+    """The memory that a process has resident, in 10^6 bytes."""
+    return _memory_mb(pid, "VmRSS:")
+
+
+def _memory_mb(pid: int, what: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(what):
             return int(line.split()[1]) * 1024 / 1e6
     raise LookupError(f"process {pid} has ended")
 
