@@ -150,6 +150,10 @@ async def drain(model: "Model") -> None:
         assert model.loop.time() < deadline, f"they go on for ever: {list(scheduler.queue)}"
         if scheduler.queue or scheduler.reserved or scheduler.is_binding or is_pinning(model):
             still = model.loop.time()
+        if laws.staged(model, Stage.BINDING):
+            # A replica that lost the Lease meanwhile sends nothing again: it waits until the write
+            # can't land any more, and only then are the cards given to anybody.
+            still = model.loop.time()
         for uid in list(scheduler.queue):
             scheduler.ask(uid)
         for uid in list(scheduler.reserved):
