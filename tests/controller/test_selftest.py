@@ -7,6 +7,7 @@ import pytest
 from cardwise.admission import admit
 from cardwise.controller.certificates import WEBHOOK
 from cardwise.controller.gate import Gate
+from cardwise.controller.notes import Notes
 from cardwise.controller.selftest import SelfTest
 from cardwise.names import Door
 from cardwise.settings import Scheduling, Settings
@@ -30,7 +31,8 @@ class Ground:
         self.cluster = FakeCluster()
         self.cluster.put(configuration())
         self.cluster.webhook = self.admitted
-        self.test = SelfTest(self.cluster, Gate(), loop_clock(), "test")
+        gate, clock = Gate(), loop_clock()
+        self.test = SelfTest(self.cluster, gate, clock, Notes(self.cluster, gate, clock, "test"))
 
     def admitted(self, document: Json) -> Json:
         pod = admit(document["template"], self.settings).pod
@@ -163,7 +165,10 @@ async def test_an_event_that_is_not_taken_stops_nothing(caplog: pytest.LogCaptur
         await passing(600.0)
 
     assert [reason for reason, _ in ground.events()] == ["WebhookReachable"]
-    assert "event WebhookUnreachable was not written" in caplog.text
+    said = (
+        "event WebhookUnreachable of MutatingWebhookConfiguration cardwise-webhook was not written"
+    )
+    assert said in caplog.text
 
 
 async def test_the_metric_is_what_the_last_test_found() -> None:

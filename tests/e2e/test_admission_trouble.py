@@ -18,6 +18,7 @@ from cardwise import names
 from cardwise.controller.clock import Clock
 from cardwise.controller.gate import Gate
 from cardwise.controller.keeper import CertificateKeeper
+from cardwise.controller.notes import Notes
 from cardwise.controller.selftest import SelfTest
 from cardwise.kube import connect
 from cardwise.kube.cluster import KubeCluster
@@ -223,7 +224,9 @@ async def self_tested(stage: Stage) -> bool | None:
     """What the controller's test of the webhook finds; it tells at once what it tells in 30 s."""
     client = await connect(str(stage.account))
     try:
-        test = SelfTest(KubeCluster(client), Gate(), Clock(), "test", patience_seconds=0)
+        cluster, gate, clock = KubeCluster(client), Gate(), Clock()
+        notes = Notes(cluster, gate, clock, "test")
+        test = SelfTest(cluster, gate, clock, notes, patience_seconds=0)
         await test.look()
         return test.reachable
     finally:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import pytest
 
 from cardwise import names
+from node import starts
 from node.pods import FOREVER, SEE, container
 from node.stage import SLOTS, Ward
 
@@ -66,15 +67,8 @@ def test_each_container_has_its_own_cards(ward: Ward) -> None:
         "other": [(0, 1500, 0)],
     }
 
-    ward.book("family", ward.text(*cards.values()), regular, init=init)
+    starts.each_container_has_its_own_cards(ward, cards, regular, init)
 
-    for name, shares in cards.items():
-        seen = ward.saw("family", name)
-        if shares:
-            assert seen["NVIDIA_VISIBLE_DEVICES"] == ",".join(ward.card(i) for i, _, _ in shares)
-            assert seen["CUDA_DEVICE_MEMORY_LIMIT_0"] == f"{shares[0][1]}m"
-        else:
-            assert not [key for key in seen if key.startswith("CUDA_")]
     ids = ward.ids("family")
     assert ids["first"] == ids["second"], "the test is of containers that share ids"
 
@@ -90,18 +84,7 @@ def test_a_container_that_crashes_starts_again_with_its_card(ward: Ward) -> None
 
 def test_twenty_at_once_get_each_its_own_card(ward: Ward) -> None:
     """Created in one order, bound in another: nothing but the checkpoint tells whose call it is."""
-    index = {f"p{number:02}": number * 7 % 4 for number in range(20)}
-    for name in index:
-        ward.wait_to_be_bound(name, [container("main", SEE, gpus=1)])
-    order = sorted(index, key=lambda name: int(name[1:]) * 13 % 20)
-
-    for name in order:
-        ward.bind(name, ward.text([(index[name], 1000 + int(name[1:]), 0)]))
-
-    for name, card in index.items():
-        seen = ward.saw(name, "main", within=90)
-        assert seen["NVIDIA_VISIBLE_DEVICES"] == ward.card(card), name
-        assert seen["CUDA_DEVICE_MEMORY_LIMIT_0"] == f"{1000 + int(name[1:])}m"
+    starts.twenty_at_once_get_each_its_own_card(ward)
 
 
 def test_phase_is_success_once_it_started(ward: Ward) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from node import starts
 from node.machine import why_not
 from node.pods import FOREVER, SEE, container
 from node.stage import Ward
@@ -49,33 +50,15 @@ def test_each_container_of_a_pod_has_its_own_cards(ward: Ward) -> None:
         "other": [(2, 1300, 0), (0, 1301, 0)],
     }
 
-    ward.book("family", ward.text(*cards.values()), regular, init=init)
+    starts.each_container_has_its_own_cards(ward, cards, regular, init)
 
-    for name, shares in cards.items():
-        seen = ward.saw("family", name)
-        if shares:
-            assert seen["NVIDIA_VISIBLE_DEVICES"] == ",".join(ward.card(i) for i, _, _ in shares)
-            assert seen["CUDA_DEVICE_MEMORY_LIMIT_0"] == f"{shares[0][1]}m"
-        else:
-            assert not [key for key in seen if key.startswith("CUDA_")]
     ids = list(ward.ids("family").values())
     assert len(set(ids)) < len(ids), "the test is of containers that share ids"
 
 
 def test_twenty_at_once_get_each_its_own_card(ward: Ward) -> None:
     """Created in one order, bound in another."""
-    index = {f"p{number:02}": number * 7 % 4 for number in range(20)}
-    for name in index:
-        ward.wait_to_be_bound(name, [container("main", SEE, gpus=1)])
-    order = sorted(index, key=lambda name: int(name[1:]) * 13 % 20)
-
-    for name in order:
-        ward.bind(name, ward.text([(index[name], 1000 + int(name[1:]), 0)]))
-
-    for name, card in index.items():
-        seen = ward.saw(name, "main", within=90)
-        assert seen["NVIDIA_VISIBLE_DEVICES"] == ward.card(card), name
-        assert seen["CUDA_DEVICE_MEMORY_LIMIT_0"] == f"{1000 + int(name[1:])}m"
+    starts.twenty_at_once_get_each_its_own_card(ward)
 
 
 def test_a_wrong_guess_does_not_start(ward: Ward) -> None:

@@ -13,7 +13,7 @@ from cardwise.agent.health import Change
 from cardwise.errors import ApiError
 from cardwise.names import CardEvent
 from cardwise.ports import NodeEvents
-from cardwise.wire.events import node_event_body
+from cardwise.wire.events import cluster_event_body, node_ref
 
 LOG = logging.getLogger(__name__)
 
@@ -51,8 +51,8 @@ class Herald:
         # Two of one moment are two events, and so are two between which the clock was set back.
         self._serial = max(self._serial + 1, int(now.timestamp() * 1_000_000))
         self._waiting.append(
-            node_event_body(
-                self.node,
+            cluster_event_body(
+                node_ref(self.node),
                 warning=change.event not in _GOOD,
                 reason=change.event,
                 note=str(change),

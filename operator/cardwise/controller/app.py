@@ -18,7 +18,7 @@ from cardwise.controller.hami import HamiNodes, MemoryShelf, Shelf, StoredShelf
 from cardwise.controller.keeper import CertificateKeeper
 from cardwise.controller.metrics import Metrics
 from cardwise.controller.mirror import Mirror
-from cardwise.controller.nodenotes import NodeNotes
+from cardwise.controller.notes import Notes
 from cardwise.controller.owners import Owners
 from cardwise.controller.recorder import Recorder
 from cardwise.controller.rejected import RejectedPods
@@ -128,7 +128,8 @@ class Controller:
         self.mirror.followers.append(self.bypassed)
         self.strangers = Strangers(self.ledger, self.teller, self.clock)
         self.mirror.followers.append(self.strangers)
-        self.self_test = SelfTest(self.cluster, self.gate, self.clock, self.instance)
+        notes = Notes(self.cluster, self.gate, self.clock, self.instance)
+        self.self_test = SelfTest(self.cluster, self.gate, self.clock, notes)
         self.metrics = Metrics(
             self.ledger,
             repairs=lambda: self.mirror.repairs,
@@ -151,7 +152,6 @@ class Controller:
             classes=self.classes,
             hold_expired=self._hold_expired,
         )
-        notes = NodeNotes(self.cluster, self.gate, self.clock, self.instance)
         self.rejected = self._rejected(notes)
         self.owners = Owners(self.ledger, self.clock, notes)
         self.mirror.followers += [self.rejected, self.owners]
@@ -198,7 +198,7 @@ class Controller:
         self.mirror.followers.append(shadow)
         return shadow
 
-    def _rejected(self, notes: NodeNotes) -> RejectedPods:
+    def _rejected(self, notes: Notes) -> RejectedPods:
         return RejectedPods(
             cluster=self.cluster,
             ledger=self.ledger,

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cardwise.controller.clock import Clock, rfc3339
-from cardwise.controller.nodenotes import NodeNotes
+from cardwise.controller.notes import Notes
 from cardwise.ledger import Ledger
 from cardwise.ledger.nodes import NodeAccount
 from cardwise.model import NO_USE, Condition
 from cardwise.names import CONDITION_OWNER_CONFLICT, RESOURCE_COUNT, NodeEvent
+from cardwise.wire.events import node_ref
 from cardwise.wire.fields import at, text
 from cardwise.wire.nodestatus import advertised, count_of
 
@@ -42,7 +43,7 @@ class _Offer:
 class Owners:
     """A follower of the mirror."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, notes: NodeNotes) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock, notes: Notes) -> None:
         self._ledger = ledger
         self._clock = clock
         self._notes = notes
@@ -78,7 +79,7 @@ class Owners:
         while True:
             await asyncio.sleep(_ROUND_SECONDS)
             for name, note in self.compare():
-                await self._notes.tell(name, NodeEvent.OWNER_CONFLICT, note)
+                await self._notes.tell(node_ref(name), NodeEvent.OWNER_CONFLICT, note)
 
     def compare(self) -> list[tuple[str, str]]:
         """Compare every node's numbers; which conflicts are new, and what to say of them."""

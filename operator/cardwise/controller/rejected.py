@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cardwise.controller.clock import Clock
-from cardwise.controller.nodenotes import NodeNotes
+from cardwise.controller.notes import Notes
 from cardwise.errors import ApiError
 from cardwise.ledger import Ledger
 from cardwise.ledger.rejections import RejectingNodes
@@ -21,6 +21,7 @@ from cardwise.names import ALLOCATED, BIND_PHASE, BIND_PHASE_SUCCESS, NodeEvent
 from cardwise.ports import Cluster
 from cardwise.settings import Rejections
 from cardwise.wire import pods
+from cardwise.wire.events import node_ref
 from cardwise.wire.fields import annotations_of, at
 from cardwise.wire.rejections import rejection_of
 
@@ -60,7 +61,7 @@ class RejectedPods:
         ledger: Ledger,
         clock: Clock,
         settings: Rejections,
-        notes: NodeNotes,
+        notes: Notes,
         counted: Callable[[str, str], None] = lambda _node, _reason: None,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -148,7 +149,9 @@ class RejectedPods:
             await asyncio.sleep(_TICK_SECONDS)
             for node in self._rejections.opened(self._clock.monotonic()):
                 self._open(node, "its time is over; the next Pod that it rejects closes it again")
-                await self._notes.tell(node, NodeEvent.TAKES_PODS, "it takes new Pods again")
+                await self._notes.tell(
+                    node_ref(node), NodeEvent.TAKES_PODS, "it takes new Pods again"
+                )
 
     async def _ask(self) -> None:
         while True:
@@ -198,7 +201,7 @@ class RejectedPods:
             self._ledger.close_node(node, why)
             _log.warning("node %s is closed: %s", node, why)
             self._changed()
-            await self._notes.tell(node, NodeEvent.REJECTS_PODS, why)
+            await self._notes.tell(node_ref(node), NodeEvent.REJECTS_PODS, why)
 
     def _open(self, node: str, why: str) -> None:
         _log.info("node %s is open again: %s", node, why)

@@ -11,8 +11,9 @@ import logging
 from typing import Any, Final
 
 from cardwise.controller.certificates import WEBHOOK
-from cardwise.controller.clock import Clock, rfc3339_micro
+from cardwise.controller.clock import Clock
 from cardwise.controller.gate import Gate
+from cardwise.controller.notes import Notes
 from cardwise.errors import ApiError
 from cardwise.names import (
     GATE,
@@ -25,7 +26,7 @@ from cardwise.names import (
 )
 from cardwise.ports import Cluster
 from cardwise.wire import pins
-from cardwise.wire.events import webhook_event_body
+from cardwise.wire.events import webhook_ref
 from cardwise.wire.fields import at, mapping
 
 _log = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class SelfTest:
         cluster: Cluster,
         gate: Gate,
         clock: Clock,
-        instance: str,
+        notes: Notes,
         *,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
@@ -83,14 +84,14 @@ class SelfTest:
         Args:
             cluster: whose API server is asked.
             gate: a passive replica asks nothing.
-            clock: for the times of its events.
-            instance: which controller this is, e.g. its Pod's name.
+            clock: how long it has been away.
+            notes: writes its events.
             patience_seconds: from the first test that failed to the event.
         """
         self._cluster = cluster
         self._gate = gate
         self._clock = clock
-        self._instance = instance
+        self._notes = notes
         self._patience_seconds = patience_seconds
         self.reachable: bool | None = None
         """What the last test found; None: there was none, or it told nothing of the webhook."""
@@ -164,21 +165,11 @@ class SelfTest:
             await self._post(WebhookEvent.REACHABLE, note)
 
     async def _post(self, reason: WebhookEvent, note: str) -> None:
-        """Post an event on the webhook's configuration; one that is not taken is logged."""
-        now = self._clock.unix()
+        """Post an event on the webhook's configuration."""
         try:
             configuration = await self._cluster.webhook_configuration(WEBHOOK)
-            if configuration is None:
-                return  # there is nothing to describe, and the log has it
-            event = webhook_event_body(
-                configuration,
-                warning=reason is WebhookEvent.UNREACHABLE,
-                reason=reason,
-                note=note,
-                when=rfc3339_micro(now),
-                serial=int(now * 1_000_000),
-                instance=self._instance,
-            )
-            await self._cluster.create_event(event)
         except ApiError as error:
             _log.info("event %s was not written: %s", reason, error)
+            return
+        if configuration is not None:  # else there is nothing to describe, and the log has it
+            await self._notes.tell(webhook_ref(configuration), reason, note)

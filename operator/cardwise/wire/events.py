@@ -45,8 +45,26 @@ def event_body(
     }
 
 
-def node_event_body(
-    node: str,
+def node_ref(node: str) -> dict[str, Any]:
+    """A Node, as an event names it.
+
+    Its ``uid`` is the node's name, as in kubelet's own events: kubectl looks for both.
+    """
+    return {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node}
+
+
+def webhook_ref(configuration: dict[str, Any]) -> dict[str, Any]:
+    """A MutatingWebhookConfiguration, as it is kept, as an event names it."""
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "name": configuration["metadata"]["name"],
+        "uid": configuration["metadata"]["uid"],
+    }
+
+
+def cluster_event_body(
+    regarding: dict[str, Any],
     *,
     warning: bool,
     reason: str,
@@ -55,63 +73,25 @@ def node_event_body(
     serial: int,
     controller: str = "",
 ) -> dict[str, Any]:
-    """Make an event on a Node, of its agent's; the arguments are those of ``event_body``.
-
-    Its ``uid`` is the node's name, as in kubelet's own events: kubectl looks for both.
+    """Make an event on an object without a namespace; the rest is as in ``event_body``.
 
     Args:
-        node: whom it is about.
+        regarding: whom it is about: a ``node_ref`` or a ``webhook_ref``.
         warning: its type: Warning, or Normal.
         reason: one word.
         note: what people read.
         when: RFC 3339 with microseconds, in UTC.
-        serial: tells this event from others on the same Node.
-        controller: which controller says so, where it is not the node's agent.
+        serial: tells this event from others on the same object.
+        controller: which controller says so; empty: the agent of the Node that it is about.
     """
+    name = regarding["name"]
     return {
         **_event(warning=warning, reason=reason, note=note, when=when),
-        "metadata": _metadata(_WITHOUT_NAMESPACE, node, serial),
+        "metadata": _metadata(_WITHOUT_NAMESPACE, name, serial),
         "reportingController": _CONTROLLER if controller else _AGENT,
-        "reportingInstance": (controller or node)[:128],
+        "reportingInstance": (controller or name)[:128],
         "action": "Scheduling" if controller else "Probing",
-        "regarding": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
-    }
-
-
-def webhook_event_body(
-    configuration: dict[str, Any],
-    *,
-    warning: bool,
-    reason: str,
-    note: str,
-    when: str,
-    serial: int,
-    instance: str,
-) -> dict[str, Any]:
-    """Make an event on a MutatingWebhookConfiguration.
-
-    Args:
-        configuration: whom it is about, as it is kept.
-        warning: its type: Warning, or Normal.
-        reason: one word.
-        note: what people read.
-        when: RFC 3339 with microseconds, in UTC.
-        serial: tells this event from others on the same configuration.
-        instance: which controller says so.
-    """
-    metadata = configuration["metadata"]
-    return {
-        **_event(warning=warning, reason=reason, note=note, when=when),
-        "metadata": _metadata(_WITHOUT_NAMESPACE, metadata["name"], serial),
-        "reportingController": _CONTROLLER,
-        "reportingInstance": instance[:128],
-        "action": "Testing",
-        "regarding": {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "MutatingWebhookConfiguration",
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-        },
+        "regarding": regarding,
     }
 
 

@@ -146,19 +146,18 @@ async def test_a_start_waits_for_the_api_server(bench: Bench) -> None:
 
 async def test_a_start_waits_for_the_cards(bench: Bench) -> None:
     bench.offer.learn((), oversold=False)
-    starting = asyncio.ensure_future(bench.start())
-    await asyncio.sleep(3)
-    assert not starting.done()
 
-    bench.offer.learn([card(0)], oversold=False)
-
-    await starting
-    assert bench.cards() == {"t-p-app": "GPU-a"}
+    await starts_once_all_is_known(bench)
 
 
 async def test_a_start_waits_for_what_an_administrator_set(bench: Bench) -> None:
     """The card may be smaller by it. Red: ``_known`` without ``offer.settled``."""
     bench.offer.learn([card(0)], oversold=False, settled=False)
+
+    await starts_once_all_is_known(bench)
+
+
+async def starts_once_all_is_known(bench: Bench) -> None:
     starting = asyncio.ensure_future(bench.start())
     await asyncio.sleep(3)
     assert not starting.done()

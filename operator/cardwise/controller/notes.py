@@ -1,18 +1,24 @@
-"""Events of the controller on Nodes: rare, written at once, never on the path of an answer."""
+"""Events of the controller on objects without a namespace: Nodes, and the webhook's configuration.
+
+Rare, written at once, never on the path of an answer.
+"""
 
 import logging
+from typing import Any
 
 from cardwise.controller.clock import Clock, rfc3339_micro
 from cardwise.controller.gate import Gate
 from cardwise.errors import ApiError
-from cardwise.names import NodeEvent
+from cardwise.names import NodeEvent, WebhookEvent
 from cardwise.ports import Cluster
-from cardwise.wire.events import node_event_body
+from cardwise.wire.events import cluster_event_body
 
 _log = logging.getLogger(__name__)
+_GOOD = {NodeEvent.TAKES_PODS, WebhookEvent.REACHABLE}
+"""An end of trouble is no warning."""
 
 
-class NodeNotes:
+class Notes:
     """Writes them; a passive replica writes none."""
 
     def __init__(self, cluster: Cluster, gate: Gate, clock: Clock, instance: str) -> None:
@@ -22,14 +28,19 @@ class NodeNotes:
         self._clock = clock
         self._instance = instance
 
-    async def tell(self, node: str, reason: NodeEvent, note: str) -> None:
-        """Post an event on a Node; one that is not taken is logged."""
+    async def tell(
+        self, regarding: dict[str, Any], reason: NodeEvent | WebhookEvent, note: str
+    ) -> None:
+        """Post an event on an object, given as ``wire.events`` names it.
+
+        One that is not taken is logged.
+        """
         if self._gate.passive():
             return
         now = self._clock.unix()
-        event = node_event_body(
-            node,
-            warning=reason is not NodeEvent.TAKES_PODS,
+        event = cluster_event_body(
+            regarding,
+            warning=reason not in _GOOD,
             reason=reason,
             note=note,
             when=rfc3339_micro(now),
@@ -39,4 +50,5 @@ class NodeNotes:
         try:
             await self._cluster.create_event(event)
         except ApiError as error:
-            _log.info("event %s of Node %s was not written: %s", reason, node, error)
+            about = f"{regarding['kind']} {regarding['name']}"
+            _log.info("event %s of %s was not written: %s", reason, about, error)
