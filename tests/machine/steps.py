@@ -109,7 +109,7 @@ def preempt(model: "Model", data: st.DataObject) -> None:
             terminate(model, pod, lingers=True)
 
 
-@step("bound by another scheduler", 3, lambda model: model.pods(bound=False))
+@step("bound by another scheduler", 4, lambda model: model.pods(bound=False))
 def bound_by_another_scheduler(model: "Model", data: st.DataObject) -> None:
     pod = data.draw(st.sampled_from(model.pods(bound=False)), label="Pod")
     node = data.draw(st.sampled_from(sorted(NODES)), label="node")
@@ -188,7 +188,7 @@ def change_gpunode(model: "Model", data: st.DataObject) -> None:
 # Processes, and time ------------------------------------------------------------------------------
 
 
-@step("restart", 2, lambda model: model.is_up)
+@step("restart", 3, lambda model: model.is_up)
 async def restart(model: "Model", data: st.DataObject) -> None:
     what = data.draw(st.sampled_from(RESTARTS[model.tally.door]), label="what")
     model.tally.restarts[what] += 1
@@ -212,7 +212,7 @@ async def restart(model: "Model", data: st.DataObject) -> None:
     await passing(data.draw(st.sampled_from([0.0, 3.0, 12.0, 25.0, 25.0]), label="seconds"))
 
 
-@step("hold expiry", 9, lambda model: laws.staged(model, Stage.HELD))
+@step("hold expiry", 20, lambda model: laws.staged(model, Stage.HELD))
 async def expire_holds(model: "Model", _data: st.DataObject) -> None:
     """Nobody comes back for 15 minutes."""
     await passing(HOLD_SECONDS + 2.0)
@@ -296,12 +296,12 @@ def delay_events(model: "Model", data: st.DataObject) -> None:
     model.streams.by_kind[kind].delay(seconds)
 
 
-@step("event repeated", 5, _shown)
+@step("event repeated", 7, _shown)
 def repeat_event(model: "Model", data: st.DataObject) -> None:
     stream = data.draw(st.sampled_from(_shown(model)), label="watch")
     stream.repeat(data.draw(st.integers(0, len(stream.shown) - 1), label="event"))
 
 
-@step("events re-ordered", 11, lambda model: _coming(model, 2))
+@step("events re-ordered", 20, lambda model: _coming(model, 2))
 def reorder_events(model: "Model", data: st.DataObject) -> None:
     data.draw(st.sampled_from(_coming(model, 2)), label="watch").reorder()

@@ -38,7 +38,7 @@ def create_gated(model: "Model", data: st.DataObject) -> None:
         ask,
         data.draw(st.sampled_from(sorted(WISHES)), label="wishes"),
         priority=data.draw(st.sampled_from(_PRIORITIES), label="priority"),
-        waits_for_other=data.draw(st.sampled_from([False] * 4 + [True]), label="other gate"),
+        waits_for_other=data.draw(st.sampled_from([False] * 3 + [True]), label="other gate"),
     )
     model.cluster.expect(uid, data.draw(st.sampled_from(_FATES), label="its pin"))
 
@@ -71,7 +71,7 @@ def create_without_cards(model: "Model", data: st.DataObject) -> None:
     model.put_other(name, "default", node, data.draw(st.sampled_from(["1", "4"]), label="CPU"))
 
 
-@step("other gate goes", 30, _with_other_gates)
+@step("other gate goes", 120, _with_other_gates)
 def open_other_gate(model: "Model", data: st.DataObject) -> None:
     pod = data.draw(st.sampled_from(_with_other_gates(model)), label="Pod")
     left = [gate for gate in pod["spec"]["schedulingGates"] if gate["name"] != OTHER_GATE]

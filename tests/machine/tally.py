@@ -58,7 +58,9 @@ _UNKNOWN = (
 BINDS = ("success", "409", "404", *_UNKNOWN)
 PINS = ("success", "409", "404", "403", "422", "429", "500, carried out", *_UNKNOWN)
 _SHARE = 0.01
-"""Of all steps, say, that a kind of step makes up at least; of some thousand, a few dozen."""
+"""Of all steps, say, that a kind of step makes up at least in a long run."""
+_SHARE_OF_A_SHORT_RUN = 0.005
+"""What is drawn at 1 % and more may be half of that in some thousand steps, by chance alone."""
 STOPPED, KILLED = "controller stopped", "controller killed"
 SCHEDULER, TOGETHER, ELSEWHERE = "kube-scheduler", "both", "the Lease goes elsewhere"
 RESTARTS = {
@@ -101,20 +103,20 @@ class Tally:
     def load(kept: dict[str, Any]) -> "Tally":
         return Tally(kept["door"], kept["examples"], *(Counter(kept[name]) for name in _COUNTERS))
 
-    def too_rare(self) -> list[str]:
+    def too_rare(self, share: float = _SHARE) -> list[str]:
         """What happened too seldom for the run to prove anything about it."""
         rare = [
-            *_rare("steps", self.steps, ACTIONS[self.door], _SHARE),
-            *_rare("restarts", self.restarts, RESTARTS[self.door], _SHARE),
+            *_rare("steps", self.steps, ACTIONS[self.door], share),
+            *_rare("restarts", self.restarts, RESTARTS[self.door], share),
         ]
         if self.door != GATES:
             rare += [
-                *_rare("Bindings", self.binds, BINDS, _SHARE),
+                *_rare("Bindings", self.binds, BINDS, share),
                 *_rare("filters", self.filters, ("fitted", "refused"), 0.20),
-                *_rare("filters", self.filters, ("error",), _SHARE),
+                *_rare("filters", self.filters, ("error",), share),
             ]
         if self.door != EXTENDER:
-            rare += _rare("pins", self.pins, PINS, _SHARE)
+            rare += _rare("pins", self.pins, PINS, share)
         return [f"{self.door}: {line}" for line in rare]
 
     def lines(self) -> list[str]:
@@ -131,6 +133,14 @@ class Tally:
             *_table("restarts", self.restarts),
             *_table("when quiet", self.quiet, shares=False),
         ]
+
+
+def too_rare_in_a_short_run(tallies: Iterable[Tally]) -> list[str]:
+    """What the walks of all doors together did too seldom: of one door alone chance says more."""
+    together = Tally(BOTH)
+    for tally in tallies:
+        together.add(tally)
+    return together.too_rare(_SHARE_OF_A_SHORT_RUN)
 
 
 _COUNTERS = ("steps", "filters", "binds", "repeats", "pins", "pin_repeats", "restarts", "quiet")
