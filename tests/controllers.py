@@ -62,7 +62,7 @@ class World:
     async def load(self) -> "World":
         """List everything and open the gate, as the process does at its start."""
         await self.controller.watchman.load()
-        self.controller.gate.loaded = True
+        self.controller.duty.loaded = True
         self.cluster.changes.clear()
         self.ledger.grew = False
         self.ledger.touched.clear()

@@ -116,7 +116,7 @@ async def _server(port: int, nodes: int, cards: int) -> None:
     for number in range(nodes):
         name = f"node-{number:05d}"
         controller.mirror.see_gpunode(gpunode(name, cards, numa=(0, 0, 0, 0, 1, 1, 1, 1)))
-    controller.gate.loaded = True
+    controller.duty.loaded = True
 
     async def nothing(request: web.Request) -> web.Response:
         names = json.loads(await request.read())["NodeNames"]

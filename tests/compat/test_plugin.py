@@ -10,7 +10,7 @@ import pytest
 import build
 from cardwise.controller import lockvalue
 from cardwise.controller.binder import Binder
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.tenure import Tenure
 from cardwise.ledger import Stage
 from cardwise.model import PodRef
@@ -426,15 +426,15 @@ async def test_nothing_is_bound_that_this_replica_may_not_bind_once_it_has_the_l
     assert entry.booking is not None
     assert entry.request is not None
     tenure = Active("me", world.controller.clock)
-    gate = Gate(tenure)
-    gate.loaded = True
-    binder = Binder(world.ledger, world.mirror, world.cluster, gate, world.controller.clock)
+    duty = Duty(tenure)
+    duty.loaded = True
+    binder = Binder(world.ledger, world.mirror, world.cluster, duty, world.controller.clock)
     world.cluster.slow("patch_node", 1.0)
 
     binding = asyncio.create_task(binder.bind(entry.request, entry.booking))
     await passing(0.5)
     if what == "SIGTERM came":
-        gate.stopping = True
+        duty.stopping = True
     else:
         tenure.term += 1
 

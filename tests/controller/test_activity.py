@@ -111,7 +111,7 @@ def refusal(world: World) -> str:
 
 
 def is_active(world: World) -> bool:
-    return not world.controller.gate.refusal()
+    return not world.controller.duty.refusal()
 
 
 async def first_active(world: World, within: float = 60.0) -> float:
@@ -466,7 +466,7 @@ async def test_after_sigterm_no_binding_is_sent_though_the_lease_is_ours(
     async with replica(cluster, "a") as a, leases.holding("a_1"):
         await passing(SETTLED)
         a.chosen(build.pod("p", gpumem=15000), "n1")
-        a.controller.gate.stopping = True
+        a.controller.duty.stopping = True
 
         assert "stopping" in await a.bind(build.pod("p", gpumem=15000))
         assert "stopping" in a.controller.health.not_ready()

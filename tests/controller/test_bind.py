@@ -670,7 +670,7 @@ async def test_the_largest_annotations_that_are_allowed_are_bound() -> None:
 
 async def test_no_binding_is_sent_after_sigterm() -> None:
     world, pod = await held()
-    world.controller.gate.stopping = True
+    world.controller.duty.stopping = True
 
     assert await world.bind(pod) == "the controller is stopping; ask again"
     assert world.cluster.called("bind") == 0
@@ -681,7 +681,7 @@ async def test_no_binding_is_sent_by_a_call_that_sigterm_finds_reading_the_pod()
     world.cluster.slow("pod", 1.0)
     task = asyncio.ensure_future(world.bind(pod))
     await passing(0.5)
-    world.controller.gate.stopping = True
+    world.controller.duty.stopping = True
 
     assert await task == "the controller is stopping; ask again"
     assert world.cluster.called("bind") == 0
@@ -693,7 +693,7 @@ async def test_a_lost_binding_is_not_sent_again_after_sigterm() -> None:
     world.cluster.fail("bind", unanswered(after=1.0))
     task = asyncio.ensure_future(world.bind(pod))
     await passing(0.5)
-    world.controller.gate.stopping = True
+    world.controller.duty.stopping = True
 
     assert (await task).startswith("the outcome of the Binding is not known yet")
 
@@ -709,7 +709,7 @@ async def test_a_lost_binding_that_landed_is_found_after_sigterm() -> None:
     world.cluster.fail("bind", unanswered(after=1.0, lands=3.0))
     task = asyncio.ensure_future(world.bind(pod))
     await passing(0.5)
-    world.controller.gate.stopping = True
+    world.controller.duty.stopping = True
 
     assert await task == ""
     assert world.stage(pod) is Stage.BOOKED

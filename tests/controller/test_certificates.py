@@ -38,7 +38,7 @@ from cardwise.controller.certificates import (
     next_step,
 )
 from cardwise.controller.clock import Clock
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.keeper import CertificateKeeper
 from controllers import background, passing
 from fakes.cluster import FakeCluster, refused, unanswered
@@ -493,7 +493,7 @@ class Ground:
 
     def __init__(self, *documents: Json, round_seconds: float = keeper.ROUND_SECONDS) -> None:
         self.cluster = FakeCluster(*documents)
-        self.gate = Gate()
+        self.duty = Duty()
         self.ahead = 0.0
         self._round_seconds = round_seconds
         self.keeper = self.other()
@@ -502,7 +502,7 @@ class Ground:
         """Another process's keeper of the same objects."""
         loop = asyncio.get_running_loop()
         clock = Clock(monotonic=loop.time, unix=self.unix)
-        return CertificateKeeper(self.cluster, self.gate, clock, round_seconds=self._round_seconds)
+        return CertificateKeeper(self.cluster, self.duty, clock, round_seconds=self._round_seconds)
 
     def unix(self) -> float:
         return NOW.timestamp() + asyncio.get_running_loop().time() + self.ahead
@@ -614,7 +614,7 @@ async def test_a_passive_replica_writes_nothing_and_looks_again_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ground = Ground(configuration(b""))
-    monkeypatch.setattr(ground.gate, "passive", lambda: "another replica acts")
+    monkeypatch.setattr(ground.duty, "passive", lambda: "another replica acts")
 
     assert await ground.keeper.tend() == 1.0
 
@@ -627,7 +627,7 @@ async def test_a_replica_that_became_passive_meanwhile_writes_nothing(
     ground = Ground(configuration(b""))
     ground.cluster.slow("secret", 0.5)
     asyncio.get_running_loop().call_later(
-        0.2, lambda: monkeypatch.setattr(ground.gate, "passive", lambda: "no longer")
+        0.2, lambda: monkeypatch.setattr(ground.duty, "passive", lambda: "no longer")
     )
 
     await ground.keeper.tend()
@@ -637,7 +637,7 @@ async def test_a_replica_that_became_passive_meanwhile_writes_nothing(
 
 async def test_nothing_is_written_after_sigterm() -> None:
     ground = Ground(configuration(b""))
-    ground.gate.stopping = True
+    ground.duty.stopping = True
 
     await ground.keeper.tend()
 
@@ -889,7 +889,7 @@ async def test_what_was_known_before_is_not_relied_on_after(
         await ground.keeper.tend()
     else:
         with monkeypatch.context() as context:
-            context.setattr(ground.gate, "passive", lambda: "another replica acts")
+            context.setattr(ground.duty, "passive", lambda: "another replica acts")
             await ground.keeper.tend()
 
     await ground.keeper.tend()

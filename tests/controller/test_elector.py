@@ -92,13 +92,13 @@ class Replica:
             lease=LEASE,
             host=host,
             clock=clock,
-            stuck=self.world.controller.gate.stuck,
+            stuck=self.world.controller.duty.stuck,
             dice=Random(seed).random,
         )
 
     @property
     def active(self) -> bool:
-        return not self.world.controller.gate.refusal()
+        return not self.world.controller.duty.refusal()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Replica"]:
@@ -621,7 +621,7 @@ class Fate:
     async def end(self, it: Replica, *, released: bool) -> None:
         """SIGTERM, or a kill; and the next process of that host, soon or late."""
         if released:
-            it.world.controller.gate.stopping = True
+            it.world.controller.duty.stopping = True
             await it.elector.release()
         number = self.replicas.index(it)
         del self.replicas[number]

@@ -265,7 +265,7 @@ async def test_the_open_port_places_nothing(outside: TestClient[Any, Any], verb:
 async def test_readiness_and_liveness_say_why_not(
     outside: TestClient[Any, Any], world: World
 ) -> None:
-    world.controller.gate.loaded = False
+    world.controller.duty.loaded = False
     answer = await outside.get("/readyz")
     assert (answer.status, await answer.text()) == (503, "ledger not loaded yet; ask again\n")
 
@@ -291,7 +291,7 @@ async def test_calls_are_timed_by_how_they_ended(
 ) -> None:
     await client.post("/filter", json=FILTER)
     await client.post("/filter", data=b"{")
-    world.controller.gate.loaded = False
+    world.controller.duty.loaded = False
     await client.post("/filter", json=FILTER)
 
     text = await (await client.get("/metrics")).text()

@@ -121,7 +121,7 @@ async def test_before_the_ledger_is_loaded_the_answer_is_an_error() -> None:
 
 async def test_while_it_stops_the_answer_is_an_error() -> None:
     world = await two_nodes()
-    world.controller.gate.stopping = True
+    world.controller.duty.stopping = True
 
     assert world.filter(build.pod(), "n1")["Error"] == "the controller is stopping; ask again"
 

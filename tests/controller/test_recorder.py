@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cardwise.controller import recorder as module
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.recorder import Recorder
 from cardwise.model import PodRef
 from cardwise.names import EventReason, Reason
@@ -23,7 +23,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.cluster = FakeCluster()
-        self.recorder = Recorder(self.cluster, loop_clock(), Gate(), "cardwise-scheduler-0")
+        self.recorder = Recorder(self.cluster, loop_clock(), Duty(), "cardwise-scheduler-0")
 
     def post(self, reason: str, note: str = "a note", pod: PodRef = POD) -> bool:
         """As the teller does: only where it is wanted."""

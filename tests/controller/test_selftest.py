@@ -6,7 +6,7 @@ import pytest
 
 from cardwise.admission import admit
 from cardwise.controller.certificates import WEBHOOK
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.notes import Notes
 from cardwise.controller.selftest import SelfTest
 from cardwise.names import Door
@@ -31,8 +31,8 @@ class Ground:
         self.cluster = FakeCluster()
         self.cluster.put(configuration())
         self.cluster.webhook = self.admitted
-        gate, clock = Gate(), loop_clock()
-        self.test = SelfTest(self.cluster, gate, clock, Notes(self.cluster, gate, clock, "test"))
+        duty, clock = Duty(), loop_clock()
+        self.test = SelfTest(self.cluster, duty, clock, Notes(self.cluster, duty, clock, "test"))
 
     def admitted(self, document: Json) -> Json:
         pod = admit(document["template"], self.settings).pod

@@ -15,7 +15,7 @@ async def fresh(*documents: Json, cluster: FakeCluster | None = None) -> World:
     """A world whose usage was never written by this process."""
     world = World(*documents, cluster=cluster)
     await world.controller.watchman.load()
-    world.controller.gate.loaded = True
+    world.controller.duty.loaded = True
     return world
 
 

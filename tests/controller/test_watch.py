@@ -6,7 +6,7 @@ import pytest
 
 import build
 from cardwise.controller.clock import Clock
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.watch import BEAT_SECONDS, SILENCE_SECONDS, Health
 from cardwise.ledger import STALE_SECONDS
 from cardwise.names import HEARTBEAT, Reason
@@ -50,7 +50,7 @@ def report(world: World, beat: object, node: str = "n1") -> None:
 )
 def test_silence_fails_the_liveness_probe(silence: float, own: bool, want: str) -> None:
     times = Times()
-    health = Health(Gate(), times.clock(), own_pod=OWN if own else None)
+    health = Health(Duty(), times.clock(), own_pod=OWN if own else None)
     times.now = silence
 
     assert want in health.not_live()
@@ -60,13 +60,13 @@ def test_silence_fails_the_liveness_probe(silence: float, own: bool, want: str) 
 
 
 def test_it_is_ready_when_the_gate_is_open() -> None:
-    gate = Gate()
-    health = Health(gate, Times().clock(), own_pod=None)
+    duty = Duty()
+    health = Health(duty, Times().clock(), own_pod=None)
 
     assert health.not_ready() == "ledger not loaded yet; ask again"
-    gate.loaded = True
+    duty.loaded = True
     assert health.not_ready() == ""
-    gate.stopping = True
+    duty.stopping = True
     assert health.not_ready() == "the controller is stopping; ask again"
 
 

@@ -16,7 +16,7 @@ import build
 from callers import Answer, Caller
 from cardwise import names
 from cardwise.controller.clock import Clock
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.keeper import CertificateKeeper
 from cardwise.controller.notes import Notes
 from cardwise.controller.selftest import SelfTest
@@ -115,7 +115,7 @@ async def keep_certificates(stage: Stage, ends: threading.Event) -> None:
     """Do what a controller does, as it is in a hurry: it looks every second, not every minute."""
     client = await connect(str(stage.account))
     try:
-        keeper = CertificateKeeper(KubeCluster(client), Gate(), Clock(), round_seconds=1)
+        keeper = CertificateKeeper(KubeCluster(client), Duty(), Clock(), round_seconds=1)
         keeping = asyncio.create_task(keeper.run())
         await asyncio.to_thread(ends.wait)
         keeping.cancel()
@@ -224,9 +224,9 @@ async def self_tested(stage: Stage) -> bool | None:
     """What the controller's test of the webhook finds; it tells at once what it tells in 30 s."""
     client = await connect(str(stage.account))
     try:
-        cluster, gate, clock = KubeCluster(client), Gate(), Clock()
-        notes = Notes(cluster, gate, clock, "test")
-        test = SelfTest(cluster, gate, clock, notes, patience_seconds=0)
+        cluster, duty, clock = KubeCluster(client), Duty(), Clock()
+        notes = Notes(cluster, duty, clock, "test")
+        test = SelfTest(cluster, duty, clock, notes, patience_seconds=0)
         await test.look()
         return test.reachable
     finally:

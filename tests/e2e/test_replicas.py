@@ -106,7 +106,7 @@ def until_one_more_is_bound(stage: Replicas, began: float, within: float = 60) -
     return time.monotonic() - began
 
 
-# Red where UsageWriter.write_some does not ask the gate: both write.
+# Red where UsageWriter.write_some does not ask the duty: both write.
 def without_what_was_on_its_way(writes: list[Write], host: str) -> list[Write]:
     """Leave out what a replica was just sending when it was stopped, and sent when it went on.
 
@@ -197,7 +197,7 @@ def filtered(stage: Replicas, replica: Replica, name: str) -> dict[str, str]:
     }
 
 
-# Red where Scheduler.bind asks gate.not_ready() instead of gate.refusal(): a card is given twice.
+# Red where Scheduler.bind asks duty.not_ready() instead of duty.refusal(): a card is given twice.
 def test_a_replica_that_was_paused_finds_itself_passive_when_it_goes_on(stage: Replicas) -> None:
     active, passive = stage.leading()
     since = stage.audited()
@@ -249,7 +249,7 @@ def test_a_replica_that_was_paused_in_the_middle_of_pins_pins_nothing_when_it_go
 # Cut off ------------------------------------------------------------------------------------------
 
 
-# Red where UsageWriter.write_some asks the gate once a round: it ends its round afterwards.
+# Red where UsageWriter.write_some asks the duty once a round: it ends its round afterwards.
 @pytest.mark.both_doors
 def test_a_replica_that_is_cut_off_is_followed_and_writes_nothing_when_it_is_back(
     stage: Replicas,
@@ -291,7 +291,7 @@ def test_a_scheduler_that_is_cut_off_alone_takes_its_controller_with_it(stage: R
     everything_is_well(stage, [active, passive], since)
 
 
-# Red where Health.not_ready does not ask gate.stuck(): it waits in vain.
+# Red where Health.not_ready does not ask duty.stuck(): it waits in vain.
 @pytest.mark.long
 def test_a_controller_that_is_cut_off_alone_costs_its_scheduler_the_lease(stage: Replicas) -> None:
     active, passive = stage.leading()

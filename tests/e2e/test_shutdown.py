@@ -191,7 +191,7 @@ def test_who_asks_afterwards_is_refused(
     assert stage.controller.wait(10) == 0
 
 
-# Red where Binder._look_and_send asks the term alone, not the gate.
+# Red where Binder._look_and_send asks the term alone, not the duty.
 @pytest.mark.both_doors
 def test_a_write_whose_outcome_is_not_known_is_not_sent_again(
     stage: Stage, proxy: FaultProxy, beside: ThreadPoolExecutor
@@ -209,7 +209,7 @@ def test_a_write_whose_outcome_is_not_known_is_not_sent_again(
     assert given(stage) == []
 
 
-# Red where Scheduler._ask_for does not ask the gate again after reading.
+# Red where Scheduler._ask_for does not ask the duty again after reading.
 def test_a_bind_that_only_read_the_pod_sends_no_binding(
     stage: Stage, proxy: FaultProxy, beside: ThreadPoolExecutor
 ) -> None:
@@ -224,7 +224,7 @@ def test_a_bind_that_only_read_the_pod_sends_no_binding(
     assert given(stage) == []
 
 
-# Red where neither GatesDoor._decide_all nor Pinner._run asks the gate.
+# Red where neither GatesDoor._decide_all nor Pinner._run asks the duty.
 @pytest.mark.gates_alone
 def test_a_pod_that_comes_while_it_stops_stays_behind_its_gate(
     stage: Stage, proxy: FaultProxy, beside: ThreadPoolExecutor

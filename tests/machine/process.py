@@ -58,7 +58,7 @@ class Process:
         self.streams = Streams(controller, self._cluster)
         for kind in self.streams.by_kind:
             self.streams.list_anew(kind)
-        controller.gate.loaded = True
+        controller.duty.loaded = True
         controller.health.heard()
         controller.waker.begin()
         if controller.gates is not None:
@@ -68,7 +68,7 @@ class Process:
         """SIGTERM: what has begun is answered."""
         if self.world is not None:
             controller = self.world.controller
-            controller.gate.stopping = True
+            controller.duty.stopping = True
             if self._calls:
                 await asyncio.wait(self._calls, timeout=_ANSWER_SECONDS)
             if controller.gates is not None:
@@ -86,7 +86,7 @@ class Process:
         if self.streams is not None:
             self.streams.close()
             self.streams = None
-        world.controller.gate.stopping = True  # who is cancelled in the midst of a write sends none
+        world.controller.duty.stopping = True  # who is cancelled in the midst of a write sends none
         gates = world.controller.gates
         pins = gates.pinner._under_way.values() if gates is not None else ()
         ending = [*self._calls, *self._running, *pins]
@@ -129,7 +129,7 @@ class Process:
 
     @property
     def is_active(self) -> bool:
-        return self.world is not None and not self.world.controller.gate.refusal()
+        return self.world is not None and not self.world.controller.duty.refusal()
 
     # What reaches it ------------------------------------------------------------------------------
 

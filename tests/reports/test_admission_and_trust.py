@@ -11,7 +11,7 @@ import yaml
 import build
 from cardwise.admission import admit
 from cardwise.controller.certificates import WEBHOOK
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.keeper import CertificateKeeper
 from cardwise.settings import Settings
 from cardwise_webhook.certs import Certificate
@@ -222,7 +222,7 @@ async def test_r41_the_configuration_is_written_once() -> None:
     cluster = FakeCluster(
         {**copy.deepcopy(CONFIGURATION), "metadata": {"name": WEBHOOK, "namespace": ""}}
     )
-    keepers = [CertificateKeeper(cluster, Gate(), loop_clock()) for _ in range(3)]
+    keepers = [CertificateKeeper(cluster, Duty(), loop_clock()) for _ in range(3)]
 
     await keepers[0].tend()
     async with background(*(keeper.run() for keeper in keepers)):

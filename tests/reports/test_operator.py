@@ -179,7 +179,7 @@ async def test_r87_the_standby_places_when_its_scheduler_takes_over_and_the_othe
 ):
     """One at a time, ready both, and nothing given away twice.
 
-    Kills, pauses and cuts on real processes: tests/e2e/test_replicas.py. Red: `Gate.refusal` does
+    Kills, pauses and cuts on real processes: tests/e2e/test_replicas.py. Red: `Duty.refusal` does
     not ask the tenure.
     """
     first, second = (build.pod(name, gpumem=15000) for name in "pq")

@@ -103,7 +103,7 @@ async def test_r47_a_replica_that_has_not_listed_in_its_term_gives_nothing_away(
     """Before its first list it refuses to answer; a Pod whose card is taken waits after it.
 
     Terms, delays and A to B to A: tests/controller/test_activity.py, tests/e2e/test_replicas.py.
-    Red: `Gate.refusal` does not ask whether the ledger is loaded.
+    Red: `Duty.refusal` does not ask whether the ledger is loaded.
     """
     first, second = full("p1"), full("p2")
     a = await World(*fixtures.t4x1(), first, second).load()

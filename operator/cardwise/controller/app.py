@@ -11,8 +11,8 @@ from cardwise.controller.bypassed import Bypassed
 from cardwise.controller.classes import Classes
 from cardwise.controller.clock import Clock
 from cardwise.controller.decider import Decider
+from cardwise.controller.duty import Duty
 from cardwise.controller.elector import Elector
-from cardwise.controller.gate import Gate
 from cardwise.controller.gates.assembly import Gates
 from cardwise.controller.hami import HamiNodes, MemoryShelf, Shelf, StoredShelf
 from cardwise.controller.keeper import CertificateKeeper
@@ -65,7 +65,7 @@ class Controller:
     instance: str = field(default_factory=socket.gethostname)
     clock: Clock = field(default_factory=Clock)
     ledger: Ledger = field(default_factory=Ledger)
-    gate: Gate = field(init=False)
+    duty: Duty = field(init=False)
     mirror: Mirror = field(init=False)
     recorder: Recorder = field(init=False)
     teller: Teller = field(init=False)
@@ -91,8 +91,8 @@ class Controller:
 
     def __post_init__(self) -> None:
         tenure = Tenure(self.election.identity, self.clock) if self.election else None
-        self.gate = Gate(tenure)
-        self.recorder = Recorder(self.cluster, self.clock, self.gate, self.instance)
+        self.duty = Duty(tenure)
+        self.recorder = Recorder(self.cluster, self.clock, self.duty, self.instance)
         self.teller = Teller(self.ledger, self.recorder, self.settings)
         self.mirror = Mirror(
             self.ledger,
@@ -105,12 +105,12 @@ class Controller:
             self.ledger,
             self.cluster,
             self.clock,
-            self.gate,
+            self.duty,
             lambda: self.mirror.node_names,
             grew=self._grew,
         )
         self.decider = Decider(self.ledger, self.clock)
-        self.binder = Binder(self.ledger, self.mirror, self.cluster, self.gate, self.clock)
+        self.binder = Binder(self.ledger, self.mirror, self.cluster, self.duty, self.clock)
         self.scheduler = Scheduler(
             ledger=self.ledger,
             mirror=self.mirror,
@@ -119,7 +119,7 @@ class Controller:
             binder=self.binder,
             teller=self.teller,
             waker=self.waker,
-            gate=self.gate,
+            duty=self.duty,
             settings=self.settings,
             clock=self.clock,
         )
@@ -128,20 +128,20 @@ class Controller:
         self.mirror.followers.append(self.bypassed)
         self.strangers = Strangers(self.ledger, self.teller, self.clock)
         self.mirror.followers.append(self.strangers)
-        notes = Notes(self.cluster, self.gate, self.clock, self.instance)
-        self.self_test = SelfTest(self.cluster, self.gate, self.clock, notes)
+        notes = Notes(self.cluster, self.duty, self.clock, self.instance)
+        self.self_test = SelfTest(self.cluster, self.duty, self.clock, notes)
         self.metrics = Metrics(
             self.ledger,
             repairs=lambda: self.mirror.repairs,
             states=lambda: self.decider.states,
             conflicts=lambda: self.classes.conflicts,
             unmanaged=lambda: self.strangers.unmanaged,
-            active=lambda: not self.gate.refusal(),
+            active=lambda: not self.duty.refusal(),
             bypassed=lambda: len(self.bypassed),
             reachable=lambda: self.self_test.reachable,
         )
         self.teller.on_decision = self.metrics.decided
-        self.health = Health(self.gate, self.clock, own_pod=self.own_pod)
+        self.health = Health(self.duty, self.clock, own_pod=self.own_pod)
         self.watchman = Watchman(
             ledger=self.ledger,
             mirror=self.mirror,
@@ -158,7 +158,7 @@ class Controller:
         self.hami_nodes = self._hami_nodes()
         self.shadow = self._shadow()
         self.gates = self._gates() if Door.GATES in self.doors else None
-        self.usage = UsageWriter(self.ledger, self.cluster, self.gate, self.owners.conditions)
+        self.usage = UsageWriter(self.ledger, self.cluster, self.duty, self.owners.conditions)
         self.mirror.gpunode_followers.append(self.usage.see_gpunode)
         self.activity = self._activity(tenure, self.election)
         self.elector = self._elector(self.election)
@@ -175,7 +175,7 @@ class Controller:
             self.mirror.unstored = memory.documents
         nodes = HamiNodes(
             shelf,
-            self.gate,
+            self.duty,
             self.clock,
             enabled=self.settings.migration.hamiNodes,
             seconds=self.settings.agent.reportSeconds,
@@ -218,7 +218,7 @@ class Controller:
             binder=self.binder,
             teller=self.teller,
             recorder=self.recorder,
-            gate=self.gate,
+            duty=self.duty,
             settings=self.settings,
             clock=self.clock,
             metrics=self.metrics,
@@ -247,7 +247,7 @@ class Controller:
             lease=(election.namespace, election.name),
             host=election.identity,
             clock=self.clock,
-            stuck=self.gate.stuck,
+            stuck=self.duty.stuck,
         )
 
     def _begin(self) -> None:
@@ -302,7 +302,7 @@ class Controller:
     def _for_webhook(self) -> list[Coroutine[Any, Any, None]]:
         running = []
         if self.webhook_certificates:
-            running.append(CertificateKeeper(self.cluster, self.gate, self.clock).run())
+            running.append(CertificateKeeper(self.cluster, self.duty, self.clock).run())
         if self.webhook_self_test:
             running.append(self.self_test.run())
         return running

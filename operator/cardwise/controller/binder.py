@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cardwise.controller.clock import Clock
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.mirror import Mirror
 from cardwise.controller.nodelocks import NodeLocks
 from cardwise.controller.writes import GONE, BindingWrite, Write
@@ -53,12 +53,12 @@ class Binder:
     """Takes a held Pod to its booking."""
 
     def __init__(
-        self, ledger: Ledger, mirror: Mirror, cluster: Cluster, gate: Gate, clock: Clock
+        self, ledger: Ledger, mirror: Mirror, cluster: Cluster, duty: Duty, clock: Clock
     ) -> None:
         self._ledger = ledger
         self._mirror = mirror
         self._cluster = cluster
-        self._gate = gate
+        self._duty = duty
         self._clock = clock
         self._locks = NodeLocks(cluster, clock)
         self._settling: set[asyncio.Task[str]] = set()
@@ -78,7 +78,7 @@ class Binder:
     ) -> str:
         """Give a Pod the cards that are held for it.
 
-        The caller has asked the gate, and nothing is awaited between that and the sending.
+        The caller has asked the duty, and nothing is awaited between that and the sending.
 
         Args:
             request: the Pod.
@@ -97,7 +97,7 @@ class Binder:
                 f"the Pod's annotations would come to {total} bytes with its cards, above "
                 f"{ANNOTATION_BYTES_AT_BIND}; make its own annotations shorter"
             )
-        sent = _Sent(pod, booking, write, self._gate.term)
+        sent = _Sent(pod, booking, write, self._duty.term)
         self._ledger.begin_binding(pod.uid, self._clock.monotonic())
         if self._is_by_hami(booking.node):
             locked = _LOCKED_SECONDS if patience is None else 0.0
@@ -134,9 +134,9 @@ class Binder:
             self._over(sent, "cancelled")
             raise
         # Taking it took time: this replica may not be the one that acts any more.
-        if not refusal and self._gate.term != sent.term:
+        if not refusal and self._duty.term != sent.term:
             return "another replica was active meanwhile"
-        return refusal or self._gate.refusal()
+        return refusal or self._duty.refusal()
 
     async def _failed(self, sent: _Sent, error: ApiError, patience: float | None) -> str:
         """The write was refused, or nobody knows."""
@@ -200,7 +200,7 @@ class Binder:
             return self._found_placed(sent, found, node)
         if over := sent.write.over(found):
             return self._over(sent, over)
-        if self._gate.refusal() or self._gate.term != sent.term:
+        if self._duty.refusal() or self._duty.term != sent.term:
             # The cards may be another replica's to give, or may have been since: nothing is sent.
             if self._clock.monotonic() - lost > _LANDS_SECONDS:
                 return self._over(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cardwise.controller.clock import Clock, rfc3339
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.errors import ApiError
 from cardwise.names import (
     MANAGER_AGENT,
@@ -125,19 +125,19 @@ class HamiNodes:
     """Follows Nodes and GPUNodes, and keeps the built ones as HAMi's annotations are."""
 
     def __init__(
-        self, shelf: Shelf, gate: Gate, clock: Clock, *, enabled: bool, seconds: int
+        self, shelf: Shelf, duty: Duty, clock: Clock, *, enabled: bool, seconds: int
     ) -> None:
         """Know of no node.
 
         Args:
             shelf: where they are kept.
-            gate: a passive replica writes nothing.
+            duty: a passive replica writes nothing.
             clock: for the heartbeats.
             enabled: False: none is built, and those that are there are withdrawn.
             seconds: between two heartbeats.
         """
         self._shelf = shelf
-        self._gate = gate
+        self._duty = duty
         self._clock = clock
         self._enabled = enabled
         self._seconds = seconds
@@ -191,7 +191,7 @@ class HamiNodes:
 
     async def write_some(self) -> None:
         """Write up to a hundred nodes, the longest waiting first."""
-        if self._gate.refusal():
+        if self._duty.refusal():
             return
         now = self._clock.monotonic()
         for name in self._nodes:
@@ -199,7 +199,7 @@ class HamiNodes:
                 self._due.setdefault(name)
         names = list(self._due)[:_A_ROUND]
         for start in range(0, len(names), _AT_A_TIME):
-            if self._gate.passive():
+            if self._duty.passive():
                 return
             await asyncio.gather(*map(self._step, names[start : start + _AT_A_TIME]))
 

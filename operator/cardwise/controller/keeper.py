@@ -29,7 +29,7 @@ from cardwise.controller.certificates import (
     trust_of,
 )
 from cardwise.controller.clock import Clock
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.errors import ApiError
 from cardwise.names import SYSTEM_NAMESPACE
 from cardwise.ports import Cluster
@@ -48,18 +48,18 @@ class CertificateKeeper:
     """Makes and renews the webhook's CA and certificate, and has the API server trust them."""
 
     def __init__(
-        self, cluster: Cluster, gate: Gate, clock: Clock, *, round_seconds: float = ROUND_SECONDS
+        self, cluster: Cluster, duty: Duty, clock: Clock, *, round_seconds: float = ROUND_SECONDS
     ) -> None:
         """Make it.
 
         Args:
             cluster: where they are kept.
-            gate: a passive replica writes nothing, nor does one that stops.
+            duty: a passive replica writes nothing, nor does one that stops.
             clock: says how old a certificate is.
             round_seconds: between two looks.
         """
         self._cluster = cluster
-        self._gate = gate
+        self._duty = duty
         self._clock = clock
         self._round_seconds = round_seconds
         self._known: tuple[bytes, ...] | None = None
@@ -79,7 +79,7 @@ class CertificateKeeper:
         Returns:
             Seconds until the next look.
         """
-        if self._gate.passive():
+        if self._duty.passive():
             self._known = None  # another replica may write
             return _PASSIVE_SECONDS
         try:
@@ -98,7 +98,7 @@ class CertificateKeeper:
             seen = await self._look()
             self._known = seen.bundles
             step = next_step(seen, self._now(), settled=seen.bundles == settled)
-            if step is None or self._gate.stopping or self._gate.passive():
+            if step is None or self._duty.stopping or self._duty.passive():
                 return
             try:
                 await self._take(step, seen)

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from cardwise.controller.clock import Clock, rfc3339_micro
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.errors import ApiError
 from cardwise.names import NodeEvent, WebhookEvent
 from cardwise.ports import Cluster
@@ -21,10 +21,10 @@ _GOOD = {NodeEvent.TAKES_PODS, WebhookEvent.REACHABLE}
 class Notes:
     """Writes them; a passive replica writes none."""
 
-    def __init__(self, cluster: Cluster, gate: Gate, clock: Clock, instance: str) -> None:
+    def __init__(self, cluster: Cluster, duty: Duty, clock: Clock, instance: str) -> None:
         """Make it; ``instance`` says which controller this is, e.g. its Pod's name."""
         self._cluster = cluster
-        self._gate = gate
+        self._duty = duty
         self._clock = clock
         self._instance = instance
 
@@ -35,7 +35,7 @@ class Notes:
 
         One that is not taken is logged.
         """
-        if self._gate.passive():
+        if self._duty.passive():
             return
         now = self._clock.unix()
         event = cluster_event_body(

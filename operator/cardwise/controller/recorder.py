@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 from cardwise.controller.clock import Clock, rfc3339_micro
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.errors import ApiError
 from cardwise.model import PodRef
 from cardwise.names import EventReason
@@ -47,18 +47,18 @@ class _Posted:
 class Recorder:
     """Queues events and writes them when there is time."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, gate: Gate, instance: str) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, duty: Duty, instance: str) -> None:
         """Make a recorder.
 
         Args:
             cluster: where events are written.
             clock: for their times, and for the limits.
-            gate: a passive replica writes none.
+            duty: a passive replica writes none.
             instance: which controller this is, e.g. its Pod's name.
         """
         self._cluster = cluster
         self._clock = clock
-        self._gate = gate
+        self._duty = duty
         self._instance = instance
         self._known: OrderedDict[tuple[str, str], _Posted] = OrderedDict()
         self._urgent: deque[_Posted] = deque(maxlen=_QUEUE)
@@ -137,7 +137,7 @@ class Recorder:
 
     async def _write(self, posted: _Posted) -> None:
         """Create the event, or say that it happened again."""
-        if self._gate.passive():
+        if self._duty.passive():
             return  # the active replica sees the same, and tells
         posted.written = self._clock.monotonic()
         now = self._clock.unix()

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cardwise.controller.certificates import WEBHOOK
 from cardwise.controller.clock import Clock
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.notes import Notes
 from cardwise.errors import ApiError
 from cardwise.names import (
@@ -73,7 +73,7 @@ class SelfTest:
     def __init__(
         self,
         cluster: Cluster,
-        gate: Gate,
+        duty: Duty,
         clock: Clock,
         notes: Notes,
         *,
@@ -83,13 +83,13 @@ class SelfTest:
 
         Args:
             cluster: whose API server is asked.
-            gate: a passive replica asks nothing.
+            duty: a passive replica asks nothing.
             clock: how long it has been away.
             notes: writes its events.
             patience_seconds: from the first test that failed to the event.
         """
         self._cluster = cluster
-        self._gate = gate
+        self._duty = duty
         self._clock = clock
         self._notes = notes
         self._patience_seconds = patience_seconds
@@ -112,7 +112,7 @@ class SelfTest:
         Returns:
             Seconds until the next test.
         """
-        if self._gate.passive():
+        if self._duty.passive():
             self.reachable = self._failing_since = self._told = None
             return _PASSIVE_SECONDS
         try:

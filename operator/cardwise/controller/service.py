@@ -10,7 +10,7 @@ from typing import Any
 from cardwise.controller.binder import Binder
 from cardwise.controller.clock import Clock
 from cardwise.controller.decider import Decider
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.mirror import Mirror
 from cardwise.controller.teller import Teller
 from cardwise.controller.tenure import WRITE_SECONDS
@@ -42,7 +42,7 @@ class Scheduler:
         binder: Binder,
         teller: Teller,
         waker: Waker,
-        gate: Gate,
+        duty: Duty,
         settings: Settings,
         clock: Clock,
     ) -> None:
@@ -53,7 +53,7 @@ class Scheduler:
         self._binder = binder
         self._teller = teller
         self._waker = waker
-        self._gate = gate
+        self._duty = duty
         self._settings = settings
         self._clock = clock
 
@@ -61,7 +61,7 @@ class Scheduler:
 
     def filter(self, call: extender.FilterCall) -> dict[str, Any]:
         """Choose the node and hold its cards, or refuse every node with its word."""
-        refusal = self._gate.refusal()
+        refusal = self._duty.refusal()
         if refusal:
             return extender.filter_error(refusal)
         request = pods.request_of(dict(call.pod), self._settings)
@@ -106,7 +106,7 @@ class Scheduler:
         request = pods.request_of(dict(call.pod), self._settings)
         if request is None:
             return extender.preempt_result(call, call.victims)
-        if isinstance(request, InvalidRequest) or self._gate.refusal():
+        if isinstance(request, InvalidRequest) or self._duty.refusal():
             return extender.preempt_result(call, [])
         kept = []
         for node, victims in call.victims.items():
@@ -119,7 +119,7 @@ class Scheduler:
 
     async def bind(self, call: extender.BindCall) -> str:
         """Bind the Pod with its cards; why not, one sentence, or empty when it is bound."""
-        refusal = self._gate.refusal()
+        refusal = self._duty.refusal()
         if refusal:
             return refusal
         entry = self._ledger.entry(call.uid)
@@ -187,7 +187,7 @@ class Scheduler:
         if isinstance(request, InvalidRequest):
             return None, request.message
         # Reading took time, and SIGTERM may have come: no Binding is begun after it.
-        refusal = self._gate.refusal()
+        refusal = self._duty.refusal()
         if refusal or request is not None:
             return (None, refusal) if refusal else (request, "")
         if not pods.asks_cards(pod):

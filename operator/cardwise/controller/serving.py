@@ -88,7 +88,7 @@ async def serve(
                 kopf_stop=kopf_stop,
             )
             running.append(asyncio.create_task(watching))
-            controller.gate.loaded = True
+            controller.duty.loaded = True
             controller.health.heard()  # heartbeats begin now
             controller.waker.begin()
             if controller.gates is not None:
@@ -117,7 +117,7 @@ async def _stop(
     kopf_stop: asyncio.Event,
 ) -> None:
     """Answer what has begun, send nothing any more, and end every task."""
-    controller.gate.stopping = True
+    controller.duty.stopping = True
     _log.info("stopping: what has begun is answered, no Binding and no pin is sent any more")
     for runner in runners:
         await runner.cleanup()

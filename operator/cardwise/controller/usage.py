@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.errors import ApiError
 from cardwise.ledger import Ledger
 from cardwise.model import Condition
@@ -34,7 +34,7 @@ class UsageWriter:
         self,
         ledger: Ledger,
         cluster: Cluster,
-        gate: Gate,
+        duty: Duty,
         conditions: Callable[[str], Sequence[Condition]] = lambda _node: (),
     ) -> None:
         """Write nothing yet.
@@ -42,13 +42,13 @@ class UsageWriter:
         Args:
             ledger: who uses what.
             cluster: where it is written.
-            gate: a passive replica writes nothing.
+            duty: a passive replica writes nothing.
             conditions: what the controller has to say of a node, beside its agent.
         """
         self._conditions = conditions
         self._ledger = ledger
         self._cluster = cluster
-        self._gate = gate
+        self._duty = duty
         self._written: dict[str, dict[str, Any]] = {}
         self._due: dict[str, None] = {}
         self._found: dict[str, bytes] = {}
@@ -84,7 +84,7 @@ class UsageWriter:
         writes = 0
         for name in list(self._due)[:_LOOKS]:
             # Asked before each: the one before may have taken long.
-            if writes == _WRITES or self._gate.passive():
+            if writes == _WRITES or self._duty.passive():
                 return
             del self._due[name]
             writes += await self._write(name)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from cardwise.controller.clock import Clock
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.errors import ApiError
 from cardwise.ledger import Ledger
 from cardwise.names import WAKE
@@ -28,7 +28,7 @@ class Waker:
         ledger: Ledger,
         cluster: Cluster,
         clock: Clock,
-        gate: Gate,
+        duty: Duty,
         node_names: Callable[[], Iterable[str]],
         grew: Callable[[], None] = lambda: None,
     ) -> None:
@@ -38,14 +38,14 @@ class Waker:
             ledger: whose growth is looked at.
             cluster: where the annotation is written.
             clock: for the annotation's value.
-            gate: a passive replica wakes nobody.
+            duty: a passive replica wakes nobody.
             node_names: the Nodes that exist; the smallest name is written to.
             grew: called when room grew, for those who need no annotation to hear of it.
         """
         self._ledger = ledger
         self._cluster = cluster
         self._clock = clock
-        self._gate = gate
+        self._duty = duty
         self._node_names = node_names
         self._grew = grew
         self._refused = False
@@ -72,7 +72,7 @@ class Waker:
         while True:
             await self._due.wait()
             self._due.clear()
-            if self._gate.passive():
+            if self._duty.passive():
                 continue  # whoever becomes active wakes once
             # Before the write: a Pod that is refused while it is under way must count for the next.
             self._refused = False

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from cardwise.controller.classes import Classes
 from cardwise.controller.clock import Clock
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.mirror import Mirror
 from cardwise.errors import ApiError
 from cardwise.ledger import Ledger
@@ -35,15 +35,15 @@ long list would else be compared again and again while it comes."""
 class Health:
     """What the probes ask."""
 
-    def __init__(self, gate: Gate, clock: Clock, *, own_pod: PodRef | None) -> None:
+    def __init__(self, duty: Duty, clock: Clock, *, own_pod: PodRef | None) -> None:
         """Start healthy.
 
         Args:
-            gate: whether calls can be answered.
+            duty: whether calls can be answered.
             clock: for the silence.
             own_pod: where heartbeats are written; None where this does not run in a Pod.
         """
-        self._gate = gate
+        self._duty = duty
         self._clock = clock
         self.own_pod = own_pod
         self._echo = clock.monotonic()
@@ -70,7 +70,7 @@ class Health:
         scheduler holds the Lease is not: kubelet restarts that scheduler for it. Where none runs
         beside it, its own elector gives the Lease back.
         """
-        return self._gate.not_ready() or self._gate.stuck()
+        return self._duty.not_ready() or self._duty.stuck()
 
 
 class Watchman:

@@ -347,8 +347,8 @@ async def test_while_it_may_not_act_it_looks_twice_a_second_however_many_come() 
     # Red: `_look_again` leaves its earlier timers.
     async with door(*node()) as world:
         looked: list[float] = []
-        gate = world.controller.gate
-        gate.refusal = lambda: looked.append(0) or "no"  # type: ignore[method-assign,func-returns-value]
+        duty = world.controller.duty
+        duty.refusal = lambda: looked.append(0) or "no"  # type: ignore[method-assign,func-returns-value]
         for number in range(50):
             world.cluster.put(gated(f"p{number}"))
             await passing(0.01)

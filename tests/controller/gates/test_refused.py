@@ -10,7 +10,7 @@ import pytest
 import build
 from cardwise import names
 from cardwise.controller.clock import Clock
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.gates.refused import MOST_EVICTIONS, Refusals
 from cardwise.controller.recorder import Recorder
 from cardwise.controller.tenure import Tenure
@@ -38,14 +38,14 @@ class Floor:
         self.cluster = FakeCluster()
         self.clock = loop_clock()
         self.tenure = tenure(self.clock) if tenure else None
-        self.gate = Gate(self.tenure)
-        self.gate.loaded = True
-        self.recorder = Recorder(self.cluster, self.clock, self.gate, "test")
+        self.duty = Duty(self.tenure)
+        self.duty.loaded = True
+        self.recorder = Recorder(self.cluster, self.clock, self.duty, "test")
         self.results: list[str] = []
         self.refusals = Refusals(
             cluster=self.cluster,
             recorder=self.recorder,
-            gate=self.gate,
+            duty=self.duty,
             clock=self.clock,
             settings=settings or Gates(),
             counted=self.results.append,
@@ -629,11 +629,11 @@ async def test_nothing_is_done_while_the_gate_is_closed(why: str) -> None:
     async with floor.running():
         await floor.refused_pin()
         await passing(3.0)
-        floor.gate.stopping, floor.gate.loaded = why == "stopping", why != "not loaded"
+        floor.duty.stopping, floor.duty.loaded = why == "stopping", why != "not loaded"
         await passing(300.0)
         assert floor.cluster.calls == []
 
-        floor.gate.stopping, floor.gate.loaded = False, True
+        floor.duty.stopping, floor.duty.loaded = False, True
         await passing(10.0)
         assert floor.results == ["evicted"]
 
@@ -644,7 +644,7 @@ async def test_a_gate_that_closes_during_a_look_lets_nothing_follow() -> None:
     async with floor.running():
         await floor.refused_pin()
         await passing(60.5)
-        floor.gate.stopping = True
+        floor.duty.stopping = True
         await passing(300.0)
 
     assert floor.tries() == 0

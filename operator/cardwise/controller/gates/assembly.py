@@ -8,7 +8,7 @@ from typing import Any
 from cardwise.controller.binder import Binder
 from cardwise.controller.clock import Clock
 from cardwise.controller.decider import Decider
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.gates.door import GatesDoor
 from cardwise.controller.gates.gangs import Gangs
 from cardwise.controller.gates.holder import Holder
@@ -41,7 +41,7 @@ class Gates:
         binder: Binder,
         teller: Teller,
         recorder: Recorder,
-        gate: Gate,
+        duty: Duty,
         settings: Settings,
         clock: Clock,
         metrics: Metrics,
@@ -52,7 +52,7 @@ class Gates:
         self._refusals = Refusals(
             cluster=cluster,
             recorder=recorder,
-            gate=gate,
+            duty=duty,
             clock=clock,
             settings=settings.gates,
             counted=metrics.evicted,
@@ -75,7 +75,7 @@ class Gates:
             holder=holder,
             gangs=gangs,
             teller=teller,
-            gate=gate,
+            duty=duty,
             settings=settings,
             clock=clock,
         )
@@ -89,7 +89,7 @@ class Gates:
             cluster=cluster,
             binder=binder,
             teller=teller,
-            gate=gate,
+            duty=duty,
             clock=clock,
             metrics=metrics,
             returned=door.returned,

@@ -8,7 +8,7 @@ import asyncio
 from typing import Any
 
 from cardwise.controller.clock import Clock
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.gates.gangs import Gang, Gangs, Key, gang_of
 from cardwise.controller.gates.holder import Holder, Refusal
 from cardwise.controller.gates.pinner import Pinner
@@ -23,8 +23,8 @@ from cardwise.noderules import NodeBook
 from cardwise.settings import Settings
 from cardwise.wire import pods
 
-_CLOSED_SECONDS = 0.5
-"""Between two looks at the gate while this replica may not act."""
+_OFF_DUTY_SECONDS = 0.5
+"""Between two looks whether this replica may act, while it may not."""
 _TELL_SECONDS, _TOLD_SECONDS = 60.0, 1200.0
 """An event is kept for an hour by default: whoever waits longer is told of again."""
 _GANG_SECONDS = 5.0
@@ -53,7 +53,7 @@ class GatesDoor:
         holder: Holder,
         gangs: Gangs,
         teller: Teller,
-        gate: Gate,
+        duty: Duty,
         settings: Settings,
         clock: Clock,
     ) -> None:
@@ -63,7 +63,7 @@ class GatesDoor:
         self._holder = holder
         self._gangs = gangs
         self._teller = teller
-        self._gate = gate
+        self._duty = duty
         self._settings = settings
         self._clock = clock
         self._queue = Queue()
@@ -194,8 +194,8 @@ class GatesDoor:
     async def _decide_all(self) -> None:
         """Ask for whoever is next, until nobody is left that could get another answer."""
         while (group := self._queue.first()) is not None or self._to_open:
-            if self._gate.refusal():
-                self._look_again(_CLOSED_SECONDS)
+            if self._duty.refusal():
+                self._look_again(_OFF_DUTY_SECONDS)
                 return
             if group is None or self._to_open:
                 self._open_all()

@@ -12,7 +12,7 @@ from typing import Any
 
 from cardwise.controller.binder import Binder
 from cardwise.controller.clock import Clock
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.gates.waiting import Waiting
 from cardwise.controller.metrics import Metrics
 from cardwise.controller.teller import Teller
@@ -52,7 +52,7 @@ class Pinner:
         cluster: Cluster,
         binder: Binder,
         teller: Teller,
-        gate: Gate,
+        duty: Duty,
         clock: Clock,
         metrics: Metrics,
         returned: Callable[[Waiting], None],
@@ -67,7 +67,7 @@ class Pinner:
             cluster: where a changed Pod is read again.
             binder: sends, and finds out what became of it.
             teller: tells what came of it.
-            gate: asked again right before the sending.
+            duty: asked again right before the sending.
             clock: for the time in the annotations.
             metrics: counts.
             returned: called with a Pod that waits again as it was.
@@ -79,7 +79,7 @@ class Pinner:
         self._cluster = cluster
         self._binder = binder
         self._teller = teller
-        self._gate = gate
+        self._duty = duty
         self._clock = clock
         self._metrics = metrics
         self._returned = returned
@@ -122,7 +122,7 @@ class Pinner:
     def begin(self, waiting: Waiting, booking: Booking) -> None:
         """Pin a Pod that is held with these cards; returns at once."""
         uid = waiting.pod.uid
-        self._start(uid, self._run(waiting, booking, self._gate.term))
+        self._start(uid, self._run(waiting, booking, self._duty.term))
 
     def open(self, pod: PodRef, version: str) -> None:
         """Open the gate of a Pod that asks for no card; returns at once."""
@@ -130,7 +130,7 @@ class Pinner:
             self._start(pod.uid, self._open(pod, pins.open_patch(pod, version)))
 
     async def stop(self) -> None:
-        """Wait for what has begun; nothing new is sent, because the gate is closed."""
+        """Wait for what has begun; nothing new is sent, because this process is off duty."""
         for later in self._later.values():
             later.timer.cancel()
         while self._under_way:
@@ -159,7 +159,7 @@ class Pinner:
 
     async def _run(self, waiting: Waiting, booking: Booking, term: int) -> None:
         uid, request = waiting.pod.uid, waiting.request
-        if self._gate.refusal() or self._gate.term != term:
+        if self._duty.refusal() or self._duty.term != term:
             # Nothing was sent, and the cards may be another replica's to give.
             self._ledger.drop_hold(uid, self._clock.monotonic())
             self._returned(waiting)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cardwise.controller.clock import Clock
-from cardwise.controller.gate import Gate
+from cardwise.controller.duty import Duty
 from cardwise.controller.gates import pinned
 from cardwise.controller.gates.pinned import PinnedPod, State
 from cardwise.controller.recorder import Recorder
@@ -61,7 +61,7 @@ class _Case:
     since: float
     """Monotonic seconds since when its state is what it is."""
     term: int
-    """Of the gate, in which `since` was taken."""
+    """The term in which `since` was taken."""
     due: float = _NEVER
     """When something is to be done about it."""
     evicted: bool = False
@@ -79,7 +79,7 @@ class Refusals:
         *,
         cluster: Cluster,
         recorder: Recorder,
-        gate: Gate,
+        duty: Duty,
         clock: Clock,
         settings: Gates,
         counted: Callable[[str], None] = lambda _result: None,
@@ -89,7 +89,7 @@ class Refusals:
         Args:
             cluster: where Pods are evicted.
             recorder: of events.
-            gate: nothing is told or evicted while this replica must not act, and ages begin anew
+            duty: nothing is told or evicted while this replica must not act, and ages begin anew
                 with a term.
             clock: for ages.
             settings: how long a refusal is borne, and whether Pods are evicted.
@@ -98,7 +98,7 @@ class Refusals:
         """
         self._cluster = cluster
         self._recorder = recorder
-        self._gate = gate
+        self._duty = duty
         self._clock = clock
         self._borne = float(settings.refusedSeconds)
         self._evicts = settings.evictRefused
@@ -128,7 +128,7 @@ class Refusals:
         elif case is not None and (case.evicted or case.it.state is it.state):
             case.it, case.number, case.seen = it, number, now
         else:
-            case = self._cases[uid] = _Case(it, number, now, now, self._gate.term)
+            case = self._cases[uid] = _Case(it, number, now, now, self._duty.term)
             self._restart(case)
 
     def see_node(self, node: Json, *, deleted: bool) -> None:
@@ -153,7 +153,7 @@ class Refusals:
 
     def _restart(self, case: _Case) -> None:
         """Count from now on."""
-        case.since, case.term, case.due = self._clock.monotonic(), self._gate.term, _NEVER
+        case.since, case.term, case.due = self._clock.monotonic(), self._duty.term, _NEVER
         if case.it.state is State.REFUSED:
             self._put(case, case.since + min(TOLD_SECONDS, self._borne))
         elif case.it.state is State.UNSEEN:
@@ -178,9 +178,9 @@ class Refusals:
         """Tell and evict until cancelled."""
         while True:
             case = await self._next()
-            if self._gate.refusal():
+            if self._duty.refusal():
                 await asyncio.sleep(_CLOSED_SECONDS)
-            elif case.term != self._gate.term:
+            elif case.term != self._duty.term:
                 self._restart(case)  # what was before is another's account
             else:
                 await self._act(case)
@@ -215,7 +215,7 @@ class Refusals:
             self._drop(ref.uid)
             return
         self.see_pod(pod, deleted=False)
-        if self._cases.get(ref.uid) is not case or case.due != due or self._gate.refusal():
+        if self._cases.get(ref.uid) is not case or case.due != due or self._duty.refusal():
             return  # it has become another matter meanwhile
         if case.it.state is State.UNSEEN:
             seconds = int(self._clock.monotonic() - case.since)

@@ -1,13 +1,13 @@
-"""Whether this process may act: loaded, not stopping, and (with two replicas) the active one."""
+"""Whether this process is on duty: loaded, not stopping, and (of two replicas) the active one."""
 
 from cardwise.controller.tenure import Tenure
 
 
-class Gate:
+class Duty:
     """Asked before every answer, and before every write that places a Pod."""
 
     def __init__(self, tenure: Tenure | None = None) -> None:
-        """Closed until `loaded`.
+        """Off duty until `loaded`.
 
         Args:
             tenure: of the Lease; None: there is no other replica, this one is always active.
