@@ -51,7 +51,7 @@ class Scheduling(_Section, frozen=True):
     """True: a Pod's use shrinks to its regular containers' once its init containers ended well."""
 
 
-class Gates(_Section, frozen=True):
+class GatesSection(_Section, frozen=True):
     """The door of gates."""
 
     strictOrder: bool = False  # noqa: N815
@@ -144,7 +144,7 @@ class Settings(_Section, frozen=True):
     """All settings, with their defaults."""
 
     scheduling: Scheduling = Scheduling()
-    gates: Gates = Gates()
+    gates: GatesSection = GatesSection()
     rejections: Rejections = Rejections()
     events: Events = Events()
     defaults: Defaults = Defaults()

@@ -298,8 +298,8 @@ async def test_by_the_door_of_gates_two_pods_take_their_turns() -> None:
 
 def door_of_gates(world: World) -> list[Coroutine[Any, Any, None]]:
     """What decides and pins, and nothing else of the controller."""
-    assert world.controller.gates is not None
-    return world.controller.gates.tasks()
+    assert world.controller.gates_door is not None
+    return world.controller.gates_door.tasks()
 
 
 def pinned(world: World) -> list[str]:

@@ -224,7 +224,7 @@ def test_a_bind_that_only_read_the_pod_sends_no_binding(
     assert given(stage) == []
 
 
-# Red where neither GatesDoor._decide_all nor Pinner._run asks the duty.
+# Red where neither Dispatcher._decide_all nor Pinner._run asks the duty.
 @pytest.mark.gates_alone
 def test_a_pod_that_comes_while_it_stops_stays_behind_its_gate(
     stage: Stage, proxy: FaultProxy, beside: ThreadPoolExecutor

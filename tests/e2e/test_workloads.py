@@ -159,7 +159,7 @@ def test_a_deployment_that_grows_takes_the_card_of_a_bare_pod_that_ends(stage: S
 GANG_PODS, GANG_CARDS = 8, 2
 
 
-# Red: decide for each Pod of a gang by itself (`GatesDoor._place`).
+# Red: decide for each Pod of a gang by itself (`Dispatcher._place`).
 @pytest.mark.gates_alone
 def test_a_gang_is_placed_all_at_once_and_not_at_all_while_one_card_is_missing(
     stage: Stage,

@@ -115,7 +115,7 @@ class Pins:
         What comes between those pins and their landing (a conflict, a refusal, a crash) may leave
         some of them out: then the gang has begun, and the rest comes first, one by one.
 
-        Red: ``GatesDoor._place_gang`` is never called, so its Pods go one by one;
+        Red: ``Dispatcher._place_gang`` is never called, so its Pods go one by one;
         ``Holder.hold_gang`` returns who is held where the next is refused.
         """
         gang = self._model.gang_of.get(uid)

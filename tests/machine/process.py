@@ -61,8 +61,8 @@ class Process:
         controller.duty.loaded = True
         controller.health.heard()
         controller.waker.begin()
-        if controller.gates is not None:
-            controller.gates.begin()
+        if controller.gates_door is not None:
+            controller.gates_door.begin()
 
     async def stop(self) -> None:
         """SIGTERM: what has begun is answered."""
@@ -71,8 +71,8 @@ class Process:
             controller.duty.stopping = True
             if self._calls:
                 await asyncio.wait(self._calls, timeout=_ANSWER_SECONDS)
-            if controller.gates is not None:
-                await controller.gates.stop(_ANSWER_SECONDS)
+            if controller.gates_door is not None:
+                await controller.gates_door.stop(_ANSWER_SECONDS)
             await controller.binder.stop()
             if controller.elector is not None:
                 await controller.elector.release()
@@ -87,7 +87,7 @@ class Process:
             self.streams.close()
             self.streams = None
         world.controller.duty.stopping = True  # who is cancelled in the midst of a write sends none
-        gates = world.controller.gates
+        gates = world.controller.gates_door
         pins = gates.pinner._under_way.values() if gates is not None else ()
         ending = [*self._calls, *self._running, *pins]
         for task in ending:

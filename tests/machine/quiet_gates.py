@@ -36,7 +36,7 @@ async def settle(model: "Model") -> None:
 def nobody_waits_who_would_fit(model: "Model", others: Iterable[Json] | None = None) -> None:
     """Of those behind our gate alone none fits, nor does any gang.
 
-    Red: ``Gates.grew`` does nothing; ``_read_again`` does not show the Pod; ``Tracker._end``
+    Red: ``GatesDoor.grew`` does nothing; ``_read_again`` does not show the Pod; ``Tracker._end``
     releases nobody.
 
     Args:
@@ -64,13 +64,13 @@ def nobody_waits_who_would_fit(model: "Model", others: Iterable[Json] | None = N
 def node_rules_know_the_cluster(model: "Model") -> None:
     """The controller's book of nodes is one made anew from the cluster.
 
-    Red: ``GatesDoor.unplaced`` does not ``release``; ``Tracker.listed`` ends nobody;
+    Red: ``Dispatcher.unplaced`` does not ``release``; ``Tracker.listed`` ends nobody;
     ``Tracker.see_pod`` takes no Pods without cards.
     """
-    parts = _world(model).controller.gates
+    parts = _world(model).controller.gates_door
     if parts is None:
         return
-    kept, fresh = parts.door._book, fresh_book(model)
+    kept, fresh = parts.dispatcher._book, fresh_book(model)
     assert _account(kept._taken, model) == _account(fresh._taken, model)
     assert kept._facts == fresh._facts
 
@@ -83,16 +83,16 @@ def _account(taken: Any, model: "Model") -> Any:
 def nothing_is_left_running(model: "Model") -> None:
     """No task, no timer of a Pod, no pin.
 
-    Red: ``GatesDoor.pin_ended`` does not ``pop``.
+    Red: ``Dispatcher.pin_ended`` does not ``pop``.
     """
     world = _world(model)
-    parts = world.controller.gates
+    parts = world.controller.gates_door
     if parts is not None:
         assert parts.pinner._under_way == {}
         assert parts.pinner._later == {}
-        assert parts.door._gang_pins == {}
+        assert parts.dispatcher._gang_pins == {}
         waiting = {it["metadata"]["uid"] for it in model.waiting()}
-        differing = waiting.symmetric_difference(parts.door._queue.uids())
+        differing = waiting.symmetric_difference(parts.dispatcher._queue.uids())
         assert not differing, f"{differing} wait in the cluster or in the queue, not in both"
     assert world.controller.binder._settling == set()
     tasks = asyncio.all_tasks() - {asyncio.current_task()}

@@ -34,7 +34,7 @@ async def door(*documents: Json) -> AsyncIterator[World]:
     """A controller of the door of gates at work, whose watch shows every write at once."""
     world = await World(*documents, settings=GATES).load()
     world.cluster.watch = world.show
-    gates = world.controller.gates
+    gates = world.controller.gates_door
     assert gates is not None
     gates.begin()
     async with world.running():
@@ -310,7 +310,7 @@ async def test_r79_by_the_extender_a_new_node_is_waited_for_and_then_used() -> N
 async def test_r79_by_gates_a_new_node_is_used_as_soon_as_it_reports() -> None:
     """What the autoscaler does not see behind a gate: docs/doors.md.
 
-    Red: `GatesDoor.grew` does not open the queue.
+    Red: `Dispatcher.grew` does not open the queue.
     """
     [full], pod = fixtures.load(g0="1/15360/100"), gated("p", gpumem=1000)
     async with door(node(), *fixtures.t4x1(), full, pod) as world:

@@ -29,8 +29,8 @@ async def living(*documents: Json, settings: Settings | None = None) -> AsyncIte
     world = await World(*documents, settings=settings).load()
     world.cluster.watch = world.show
     async with world.running():
-        if world.controller.gates is not None:
-            world.controller.gates.begin()
+        if world.controller.gates_door is not None:
+            world.controller.gates_door.begin()
         await passing(0.1)
         yield world
 

@@ -13,7 +13,7 @@ from cardwise.controller.clock import Clock
 from cardwise.controller.decider import Decider
 from cardwise.controller.duty import Duty
 from cardwise.controller.elector import Elector
-from cardwise.controller.gates.assembly import Gates
+from cardwise.controller.gates.door import GatesDoor
 from cardwise.controller.hami import HamiNodes, MemoryShelf, Shelf, StoredShelf
 from cardwise.controller.keeper import CertificateKeeper
 from cardwise.controller.metrics import Metrics
@@ -84,7 +84,7 @@ class Controller:
     owners: Owners = field(init=False)
     usage: UsageWriter = field(init=False)
     activity: Activity | None = field(init=False)
-    gates: Gates | None = field(init=False)
+    gates_door: GatesDoor | None = field(init=False)
     elector: Elector | None = field(init=False)
     hami_nodes: HamiNodes = field(init=False)
     shadow: Shadow | None = field(init=False)
@@ -157,7 +157,7 @@ class Controller:
         self.mirror.followers += [self.rejected, self.owners]
         self.hami_nodes = self._hami_nodes()
         self.shadow = self._shadow()
-        self.gates = self._gates() if Door.GATES in self.doors else None
+        self.gates_door = self._door_of_gates() if Door.GATES in self.doors else None
         self.usage = UsageWriter(self.ledger, self.cluster, self.duty, self.owners.conditions)
         self.mirror.gpunode_followers.append(self.usage.see_gpunode)
         self.activity = self._activity(tenure, self.election)
@@ -209,8 +209,8 @@ class Controller:
             changed=self._look,
         )
 
-    def _gates(self) -> Gates:
-        return Gates(
+    def _door_of_gates(self) -> GatesDoor:
+        return GatesDoor(
             ledger=self.ledger,
             mirror=self.mirror,
             cluster=self.cluster,
@@ -254,8 +254,8 @@ class Controller:
         """This replica has become active: what the other one left undone is not known."""
         self.waker.begin()
         self.usage.begin()
-        if self.gates is not None:
-            self.gates.begin()
+        if self.gates_door is not None:
+            self.gates_door.begin()
 
     def _hold_expired(self, pod: PodRef) -> None:
         self.metrics.hold_expired()
@@ -269,12 +269,12 @@ class Controller:
 
     def _look(self) -> None:
         self.waker.look()
-        if self.gates is not None:
-            self.gates.look()
+        if self.gates_door is not None:
+            self.gates_door.look()
 
     def _grew(self) -> None:
-        if self.gates is not None:
-            self.gates.grew()
+        if self.gates_door is not None:
+            self.gates_door.grew()
 
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
         """What runs for as long as the controller does; none of them ends by itself."""
@@ -289,8 +289,8 @@ class Controller:
         ]
         if Door.EXTENDER in self.doors:
             running.append(self.waker.run())
-        if self.gates is not None:
-            running += self.gates.tasks()
+        if self.gates_door is not None:
+            running += self.gates_door.tasks()
         if self.activity is not None:
             running.append(self.activity.run())
         if self.elector is not None:

@@ -91,8 +91,8 @@ async def serve(
             controller.duty.loaded = True
             controller.health.heard()  # heartbeats begin now
             controller.waker.begin()
-            if controller.gates is not None:
-                controller.gates.begin()
+            if controller.gates_door is not None:
+                controller.gates_door.begin()
             ledger = controller.ledger
             doing = "following the Lease" if election else "answering"
             if controller.shadow is not None:
@@ -121,8 +121,8 @@ async def _stop(
     _log.info("stopping: what has begun is answered, no Binding and no pin is sent any more")
     for runner in runners:
         await runner.cleanup()
-    if controller.gates is not None:
-        await controller.gates.stop(_FINISH_SECONDS)
+    if controller.gates_door is not None:
+        await controller.gates_door.stop(_FINISH_SECONDS)
     await controller.binder.stop()
     if controller.elector is not None:
         await controller.elector.release()

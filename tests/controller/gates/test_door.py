@@ -11,7 +11,7 @@ import build
 from cardwise import names
 from cardwise.ledger import Stage
 from cardwise.names import GATE, Door, EventReason, NodeReason, Reason
-from cardwise.settings import Events, Gates, Scheduling, Settings
+from cardwise.settings import Events, GatesSection, Scheduling, Settings
 from cardwise.wire import pods
 from controllers import World, passing
 from fakes.cluster import Fault, refused, unanswered
@@ -30,7 +30,7 @@ async def door(*documents: Json, settings: Settings = SETTINGS) -> AsyncIterator
     """A controller that decides, over a cluster of these objects."""
     world = await World(*documents, settings=settings).load()
     world.cluster.watch = world.show
-    gates = world.controller.gates
+    gates = world.controller.gates_door
     assert gates is not None
     gates.begin()
     async with world.running():
@@ -196,7 +196,7 @@ async def test_a_pod_that_does_not_fit_keeps_nobody_back() -> None:
 
 
 async def test_in_strict_order_it_does_until_it_goes() -> None:
-    strict = Settings(scheduling=SETTINGS.scheduling, gates=Gates(strictOrder=True))
+    strict = Settings(scheduling=SETTINGS.scheduling, gates=GatesSection(strictOrder=True))
     big, small = gated("a", gpus=3, pod_priority=5), gated("b")
     async with door(*node(), big, small, settings=strict) as world:
         assert (where(world, big), where(world, small)) == (None, None)
@@ -207,7 +207,7 @@ async def test_in_strict_order_it_does_until_it_goes() -> None:
 
 async def test_who_is_kept_back_is_told_for_whom() -> None:
     # Red: `_keep_back` tells nobody.
-    strict = Settings(scheduling=SETTINGS.scheduling, gates=Gates(strictOrder=True))
+    strict = Settings(scheduling=SETTINGS.scheduling, gates=GatesSection(strictOrder=True))
     big, small = gated("a", gpus=3, pod_priority=5), gated("b")
     async with door(*node(), big, small, settings=strict) as world:
         told = dict(await world.events())
@@ -229,7 +229,7 @@ async def test_who_comes_behind_one_that_keeps_others_back_is_told_too(
     # Red: `_is_kept_back` tells nobody.
     strict = Settings(
         scheduling=SETTINGS.scheduling,
-        gates=Gates(strictOrder=True),
+        gates=GatesSection(strictOrder=True),
         events=Events(nameTenants=named),
     )
     big, small = gated("a", gpus=3, pod_priority=5), gated("b", namespace="team")
@@ -245,7 +245,7 @@ async def test_who_comes_behind_one_that_keeps_others_back_is_told_too(
 
 async def test_what_its_owner_has_to_mend_keeps_nobody_back() -> None:
     # Red: `_keep_back` looks at no reason.
-    strict = Settings(scheduling=SETTINGS.scheduling, gates=Gates(strictOrder=True))
+    strict = Settings(scheduling=SETTINGS.scheduling, gates=GatesSection(strictOrder=True))
     claim = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}]}
     first, second = gated("a", pod_priority=5, spec=claim), gated("b")
     async with door(*node(), first, second, settings=strict) as world:

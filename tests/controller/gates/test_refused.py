@@ -16,7 +16,7 @@ from cardwise.controller.recorder import Recorder
 from cardwise.controller.tenure import Tenure
 from cardwise.model import PodRef
 from cardwise.names import EventReason
-from cardwise.settings import Gates
+from cardwise.settings import GatesSection
 from cardwise.wire import pins
 from controllers import background, loop_clock, passing
 from fakes.cluster import Change, FakeCluster, Fault, refused, unanswered
@@ -31,7 +31,7 @@ class Floor:
 
     def __init__(
         self,
-        settings: Gates | None = None,
+        settings: GatesSection | None = None,
         *,
         tenure: Callable[[Clock], Tenure] | None = None,
     ) -> None:
@@ -47,7 +47,7 @@ class Floor:
             recorder=self.recorder,
             duty=self.duty,
             clock=self.clock,
-            settings=settings or Gates(),
+            settings=settings or GatesSection(),
             counted=self.results.append,
         )
         self.cluster.watch = self.show
@@ -183,21 +183,21 @@ async def test_what_waits_to_be_told_of_a_pod_is_dropped_when_it_is_bound() -> N
     ("settings", "owner", "kind", "want"),
     [
         pytest.param(
-            Gates(),
+            GatesSection(),
             None,
             "",
             "Nobody would make it anew, so it stays and keeps its cards",
             id="bare",
         ),
         pytest.param(
-            Gates(evictRefused=False),
+            GatesSection(evictRefused=False),
             "web",
             "ReplicaSet",
             "It stays and keeps its cards (gates.evictRefused is false)",
             id="evictions are off",
         ),
         pytest.param(
-            Gates(refusedSeconds=90),
+            GatesSection(refusedSeconds=90),
             "train",
             "Job",
             "Once it was refused for 90 s it is evicted, so that Job train makes a new Pod, which "
@@ -208,7 +208,7 @@ async def test_what_waits_to_be_told_of_a_pod_is_dropped_when_it_is_bound() -> N
     ],
 )
 async def test_the_event_says_what_follows(
-    settings: Gates, owner: str | None, kind: str, want: str
+    settings: GatesSection, owner: str | None, kind: str, want: str
 ) -> None:
     floor = Floor(settings)
     async with floor.running():
@@ -262,7 +262,7 @@ async def test_a_pod_that_stays_is_told_of_every_five_minutes_with_the_present_w
 
 @pytest.mark.parametrize("seconds", [1, 4, 60, 300])
 async def test_a_pod_is_evicted_when_it_was_refused_for_long_enough(seconds: int) -> None:
-    floor = Floor(Gates(refusedSeconds=seconds))
+    floor = Floor(GatesSection(refusedSeconds=seconds))
     async with floor.running():
         await floor.pin()
         await passing(40.0)
@@ -559,7 +559,7 @@ async def test_the_evictions_of_one_owner_do_not_count_for_another() -> None:
 @pytest.mark.parametrize("seed", range(8))
 async def test_never_more_than_three_in_any_ten_minutes_whatever_becomes_of_them(seed: int) -> None:
     chance = Random(seed)
-    floor = Floor(Gates(refusedSeconds=chance.choice((1, 5, 30))))
+    floor = Floor(GatesSection(refusedSeconds=chance.choice((1, 5, 30))))
     loop, went = asyncio.get_running_loop(), list[float]()
 
     def watch(change: Change) -> None:
@@ -702,7 +702,7 @@ async def test_a_thousand_are_followed_by_one_task_that_sleeps() -> None:
 
 
 async def test_an_earlier_time_wakes_the_sleeper() -> None:
-    floor = Floor(Gates(refusedSeconds=600))
+    floor = Floor(GatesSection(refusedSeconds=600))
     async with floor.running():
         await floor.pin("first")
         await passing(10.0)

@@ -1,351 +1,137 @@
-"""The door of gates: whoever waits behind our gate is decided as soon as there is room.
-
-No clock drives it. A Pod that comes, room that grows, and a pin that ends are the only things after
-which another answer is possible, and each of them is told here in the same step.
-"""
+"""The door of gates, put together."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
+from cardwise.controller.binder import Binder
 from cardwise.controller.clock import Clock
+from cardwise.controller.decider import Decider
 from cardwise.controller.duty import Duty
-from cardwise.controller.gates.gangs import Gang, Gangs, Key, gang_of
-from cardwise.controller.gates.holder import Holder, Refusal
+from cardwise.controller.gates.dispatcher import Dispatcher
+from cardwise.controller.gates.gangs import Gangs
+from cardwise.controller.gates.holder import Holder
 from cardwise.controller.gates.pinner import Pinner
-from cardwise.controller.gates.queue import Group, Queue, Rank
-from cardwise.controller.gates.surroundings import Surroundings, gang_kind
-from cardwise.controller.gates.waiting import Waiting, is_ours, read
+from cardwise.controller.gates.podgroups import PodGroups
+from cardwise.controller.gates.refused import Refusals
+from cardwise.controller.gates.storage import Storage
+from cardwise.controller.gates.surroundings import Surroundings
+from cardwise.controller.gates.tracker import Tracker
+from cardwise.controller.metrics import Metrics
+from cardwise.controller.mirror import Mirror
+from cardwise.controller.recorder import Recorder
 from cardwise.controller.teller import Teller
-from cardwise.ledger import Ledger, Stage
-from cardwise.model import Booking, PodRef
-from cardwise.names import EventReason, Reason
-from cardwise.noderules import NodeBook
+from cardwise.ledger import Ledger
+from cardwise.noderules import NodeBook, Volumes
+from cardwise.ports import Cluster
 from cardwise.settings import Settings
-from cardwise.wire import pods
-
-_OFF_DUTY_SECONDS = 0.5
-"""Between two looks whether this replica may act, while it may not."""
-_TELL_SECONDS, _TOLD_SECONDS = 60.0, 1200.0
-"""An event is kept for an hour by default: whoever waits longer is told of again."""
-_GANG_SECONDS = 5.0
-"""How long nobody else is decided while a gang's pins are under way: the room of one that has to be
-read again must not go to another, and no more of the gang may join before it has begun for good."""
-
-_KEPT_BACK = EventReason.KEPT_BACK
-_OWNERS_TO_MEND = (
-    EventReason.NEEDS_EXTENDER_DOOR,
-    EventReason.VOLUME_NOT_READY,
-    EventReason.GANG_INCOMPLETE,
-)
-
-Json = dict[str, Any]
 
 
 class GatesDoor:
-    """Takes Pods from the watch to their pins."""
+    """The whole door, wired but not running."""
 
     def __init__(  # noqa: PLR0913 - wiring: each collaborator once
         self,
         *,
         ledger: Ledger,
-        book: NodeBook,
-        surroundings: Surroundings,
-        holder: Holder,
-        gangs: Gangs,
+        mirror: Mirror,
+        cluster: Cluster,
+        decider: Decider,
+        binder: Binder,
         teller: Teller,
+        recorder: Recorder,
         duty: Duty,
         settings: Settings,
         clock: Clock,
+        metrics: Metrics,
+        changed: Callable[[], None],
     ) -> None:
-        self._ledger = ledger
-        self._book = book
-        self._surroundings = surroundings
-        self._holder = holder
-        self._gangs = gangs
-        self._teller = teller
-        self._duty = duty
-        self._settings = settings
-        self._clock = clock
-        self._queue = Queue()
-        self._due = asyncio.Event()
-        self._told: dict[str, float] = {}
-        """By UID: monotonic seconds when its Pod was last told why it waits."""
-        self._to_open: dict[str, tuple[PodRef, str]] = {}
-        """By UID: Pods that wait for nothing, and their resourceVersions."""
-        self._barrier: tuple[Rank, PodRef] | None = None
-        """In strict order: nobody behind this place, and the Pod there, is decided before room
-        grows."""
-        self._gang_pins: dict[str, float] = {}
-        """By UID: until when nobody else is decided for this Pod's sake (monotonic seconds)."""
-        self._timer: asyncio.TimerHandle | None = None
-        self.pinner: Pinner
-        """Set by whoever puts the two together."""
+        """Put it together, as a follower of the mirror."""
+        book, volumes, gangs = NodeBook(), Volumes(), Gangs()
+        self._refusals = Refusals(
+            cluster=cluster,
+            recorder=recorder,
+            duty=duty,
+            clock=clock,
+            settings=settings.gates,
+            counted=metrics.evicted,
+        )
+        surroundings = Surroundings(ledger, book, volumes, decider.memo, self._refusals.avoided)
+        holder = Holder(
+            ledger=ledger,
+            book=book,
+            surroundings=surroundings,
+            decider=decider,
+            gangs=gangs,
+            teller=teller,
+            clock=clock,
+            metrics=metrics,
+        )
+        self.dispatcher = dispatcher = Dispatcher(
+            ledger=ledger,
+            book=book,
+            surroundings=surroundings,
+            holder=holder,
+            gangs=gangs,
+            teller=teller,
+            duty=duty,
+            settings=settings,
+            clock=clock,
+        )
 
-    # What is seen ---------------------------------------------------------------------------------
+        def pin_ended(uid: str) -> None:
+            dispatcher.pin_ended(uid)
+            changed()  # what was held may have been given back
 
-    def waits(self, pod: Json) -> None:
-        """A Pod is not placed."""
-        uid = pods.pod_ref(pod).uid
-        if not is_ours(pod):
-            self._drop(uid)
-            return
-        waiting = read(pod, self._settings)
-        if isinstance(waiting, Waiting):
-            known = self._queue.get(uid)
-            if not self.pinner.is_put_off(waiting) and (
-                known is None or known.version != waiting.version
-            ):
-                self.returned(waiting)
-            return
-        self._drop(uid)
-        if waiting is None:
-            # It asks for no card, and need not wait for any.
-            self._to_open[uid] = pods.pod_ref(pod), pods.resource_version(pod)
-            self._due.set()
-        else:
-            now = self._clock.monotonic()
-            self._ledger.wait(waiting.pod, None, Reason.INVALID_REQUEST, now)
-            self._teller.invalid(waiting)
-
-    def is_given(self, uid: str) -> bool:
-        """Whether a Pod has its cards, or its pin is under way."""
-        entry = self._ledger.entry(uid)
-        booked = entry is not None and entry.stage in (Stage.BINDING, Stage.BOOKED)
-        return booked or self.pinner.is_under_way(uid)
-
-    def placed(self, pod: Json) -> None:
-        """A Pod is placed, by whomever."""
-        uid = pods.pod_ref(pod).uid
-        self._drop(uid)
-        if (gang := gang_of(pod)) is not None and self._gangs.placed(gang, uid):
-            self._regroup(gang.key)
-        self.look()
-
-    def gone(self, uid: str) -> None:
-        """A Pod ended."""
-        self._drop(uid)
-        self.unplaced(uid)
-        self.look()
-
-    def unplaced(self, uid: str) -> None:
-        """A Pod's pin came to nothing: it takes no room, and its gang has not begun by it."""
-        self._book.release(uid)
-        if (ended := self._gangs.gone(uid)) is not None:
-            self._regroup(ended)
-
-    def returned(self, waiting: Waiting) -> None:
-        """A Pod waits, or waits again."""
-        self.unplaced(waiting.pod.uid)
-        group = self._put(waiting)
-        if waiting.gang is not None and not group.begun:
-            self._queue.open(group)  # it may be complete now
-        if group.closed:
-            self._tell(waiting, group)
-        self._due.set()
-        self.look()
+        self.pinner = dispatcher.pinner = Pinner(
+            ledger=ledger,
+            cluster=cluster,
+            binder=binder,
+            teller=teller,
+            duty=duty,
+            clock=clock,
+            metrics=metrics,
+            returned=dispatcher.returned,
+            changed=mirror.see_pod,
+            unplaced=dispatcher.unplaced,
+            ended=pin_ended,
+        )
+        self._groups = PodGroups(cluster, said=dispatcher.size_said, waits=dispatcher.has_waiting)
+        holder.ask_size = self._groups.ask
+        tracker = Tracker(
+            book,
+            clock,
+            waits=dispatcher.waits,
+            placed=dispatcher.placed,
+            gone=dispatcher.gone,
+            is_given=dispatcher.is_given,
+        )
+        mirror.followers += [tracker, self._refusals]
+        mirror.kinds += Storage(volumes, dispatcher.grew).kinds()
 
     def look(self) -> None:
         """Look whether nodes have more room than before."""
-        if self._book.grew:
-            self.grew()
+        self.dispatcher.look()
 
     def grew(self) -> None:
-        """Room grew somewhere: everybody is asked again."""
-        self._book.grew = False
-        self._barrier = None
-        self._queue.reopen()
-        self._due.set()
+        """Cards, or a quota, have more room than before."""
+        self.dispatcher.grew()
 
-    def pin_ended(self, uid: str) -> None:
-        """A pin came to its end, whatever that was."""
-        self._gang_pins.pop(uid, None)
-        self._due.set()
+    def begin(self) -> None:
+        """This replica has become active."""
+        self.dispatcher.grew()
 
-    def size_said(self, key: Key, size: int) -> None:
-        """The PodGroup of a gang says its size."""
-        self._gangs.sizes[key] = size
-        self._queue.open_kind(gang_kind(key))
-        self._due.set()
+    def tasks(self) -> list[Coroutine[Any, Any, None]]:
+        """What runs for as long as the controller does."""
+        return [
+            self.dispatcher.run(),
+            self.dispatcher.tell_again(),
+            self._groups.run(),
+            self._refusals.run(),
+        ]
 
-    def has_waiting(self, key: Key) -> bool:
-        """Whether a Pod of a gang waits."""
-        return self._queue.has(gang_kind(key))
-
-    # What is done ---------------------------------------------------------------------------------
-
-    async def run(self) -> None:
-        """Decide until cancelled."""
-        while True:
-            await self._due.wait()
-            self._due.clear()
-            await self._decide_all()
-
-    async def tell_again(self) -> None:
-        """Tell again, now and then, of Pods that wait for long, until cancelled."""
-        while True:
-            await asyncio.sleep(_TELL_SECONDS)
-            late = self._clock.monotonic() - _TOLD_SECONDS
-            for group in list(self._queue):
-                for waiting in list(group):
-                    if self._told.get(waiting.pod.uid, late) <= late:
-                        self._tell(waiting, group)
-                await asyncio.sleep(0)
-
-    async def _decide_all(self) -> None:
-        """Ask for whoever is next, until nobody is left that could get another answer."""
-        while (group := self._queue.first()) is not None or self._to_open:
-            if self._duty.refusal():
-                self._look_again(_OFF_DUTY_SECONDS)
-                return
-            if group is None or self._to_open:
-                self._open_all()
-                continue
-            if self.pinner.is_full or self._is_kept_back(group):
-                return  # a pin that ends sets it going again, or room that grows
-            if not self._place(group) and self._settings.gates.strictOrder:
-                self._keep_back(group)
-            await asyncio.sleep(0)  # the pin goes out, and others have their turn
-
-    def _keep_back(self, group: Group) -> None:
-        """In strict order whoever is behind waits, but for what its owner has to mend."""
-        if group.reason not in _OWNERS_TO_MEND:
-            self._barrier = group.rank, group.first.pod
-
-    def _tell_kept_back(self, rank: Rank, first: PodRef) -> None:
-        """Tell whoever is behind a place in the queue for whom it waits."""
-        for group in self._queue:
-            if group.closed or group.rank <= rank:
-                continue
-            # All of a group are of one namespace.
-            seen = first.namespace == group.first.pod.namespace or self._settings.events.nameTenants
-            who = f"Pod {first}" if seen else "a Pod of another namespace"
-            message = f"Kept back by {who}, which is before it in the queue and fits nowhere."
-            if (group.reason, group.message) != (_KEPT_BACK, message):
-                group.reason, group.message = _KEPT_BACK, message
-                for waiting in list(group):
-                    self._tell(waiting, group)
-            else:
-                self._tell_untold(group)
-
-    def _open_all(self) -> None:
-        for pod, version in self._to_open.values():
-            self.pinner.open(pod, version)
-        self._to_open.clear()
-
-    def _is_kept_back(self, group: Group) -> bool:
-        """Whether others must be served, or be settled, before this group."""
-        if self._barrier is not None and group.rank > self._barrier[0]:
-            self._tell_kept_back(*self._barrier)
-            return True
-        if self._gang_pins:
-            wait = max(self._gang_pins.values()) - self._clock.monotonic()
-            if wait > 0:
-                self._look_again(wait)
-                return True
-        return False
-
-    def _look_again(self, seconds: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()  # whatever it was for is looked at now
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._due.set)
-
-    def _place(self, group: Group) -> bool:
-        """Decide for a group's next Pod, or for all of a gang; False when it has to wait."""
-        first = group.first
-        if self._surroundings.kind(first, begun=group.begun) != group.kind:
-            # Others came or went that want no such Pod near them, or its volumes changed.
-            for waiting in list(group):
-                self._put(waiting)
-            return True
-        if first.gang is not None and not group.begun:
-            return self._place_gang(group, first.gang)
-        booking = self._holder.hold(first)
-        if isinstance(booking, Refusal):
-            self._close(group, booking)
-            return False
-        self._pin(first, booking)
-        return True
-
-    def _place_gang(self, group: Group, gang: Gang) -> bool:
-        """Decide for a gang that has not begun: all its Pods, or none."""
-        held = self._holder.hold_gang(gang, list(group), lambda why: self._close(group, why))
-        until = self._clock.monotonic() + _GANG_SECONDS
-        for waiting, booking in held:
-            self._gang_pins[waiting.pod.uid] = until
-            self._pin(waiting, booking)
-        return bool(held)
-
-    def _pin(self, waiting: Waiting, booking: Booking) -> None:
-        uid = waiting.pod.uid
-        begins = waiting.gang is not None and self._gangs.placed(waiting.gang, uid)
-        self._leave(uid)
-        if begins and waiting.gang is not None:
-            self._regroup(waiting.gang.key)
-        self.pinner.begin(waiting, booking)
-
-    def _put(self, waiting: Waiting) -> Group:
-        begun = waiting.gang is not None and self._gangs.is_begun(waiting.gang.key)
-        return self._queue.put(waiting, self._surroundings.kind(waiting, begun=begun), begun=begun)
-
-    def _regroup(self, key: Key) -> None:
-        """A gang has begun, so that its rest joins one by one; or it is as if it never had."""
-        for group in list(self._queue):
-            gang = group.first.gang if len(group) else None
-            if gang is not None and gang.key == key:
-                for waiting in list(group):
-                    self._put(waiting)
-        self._due.set()
-
-    def _close(self, group: Group, refusal: Refusal) -> None:
-        """A group has to wait.
-
-        All are told where the reason is new, else the first again, and those who came since.
-        """
-        news = group.reason is not refusal.reason
-        group.closed, group.reason = True, refusal.reason
-
-        def renewed() -> str:
-            group.message = refusal.message()
-            return group.message
-
-        if news:
-            renewed()
-            for waiting in list(group):
-                self._tell(waiting, group)
-        else:
-            self._teller.waits(group.first.pod, refusal.reason, renewed)
-            if group.untold:
-                renewed()
-                self._tell_untold(group)
-
-    def _tell_untold(self, group: Group) -> None:
-        """Tell those who came since the others of their group were told."""
-        for uid in list(group.untold):
-            if (waiting := self._queue.get(uid)) is not None:
-                self._tell(waiting, group)
-
-    def _tell(self, waiting: Waiting, group: Group) -> None:
-        """Tell a Pod what its group was told."""
-        group.untold.pop(waiting.pod.uid, None)
-        if group.reason is not None:
-            now = self._clock.monotonic()
-            self._told[waiting.pod.uid] = now
-            self._ledger.wait(waiting.pod, waiting.request, group.reason, now)
-            self._teller.waits(waiting.pod, group.reason, lambda: group.message)
-
-    def _drop(self, uid: str) -> None:
-        """A Pod does not wait any more, for whatever reason."""
-        self._leave(uid)
-        self.pinner.forget(uid)
-
-    def _leave(self, uid: str) -> None:
-        """A Pod is not in the queue any more."""
-        self._told.pop(uid, None)
-        self._to_open.pop(uid, None)
-        waiting = self._queue.drop(uid)
-        if waiting is None:
-            return
-        if waiting.gang is not None and not self.has_waiting(waiting.gang.key):
-            self._gangs.forget_size(waiting.gang.key)
-        if self._barrier is not None:
-            self.grew()  # it may have been the one that kept others back
+    async def stop(self, within: float) -> None:
+        """Wait ``within`` seconds for the outcomes of what was sent."""
+        with suppress(TimeoutError):  # the next controller reads them from the Pods
+            await asyncio.wait_for(self.pinner.stop(), within)

@@ -21,7 +21,7 @@ from cardwise.controller.recorder import Recorder
 from cardwise.errors import ApiError
 from cardwise.names import EventReason
 from cardwise.ports import Cluster
-from cardwise.settings import Gates
+from cardwise.settings import GatesSection
 from cardwise.wire import pods
 from cardwise.wire.fields import at, text
 
@@ -81,7 +81,7 @@ class Refusals:
         recorder: Recorder,
         duty: Duty,
         clock: Clock,
-        settings: Gates,
+        settings: GatesSection,
         counted: Callable[[str], None] = lambda _result: None,
     ) -> None:
         """Make it; it follows no Pod yet.
