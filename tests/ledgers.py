@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from cardwise.engine.usage import booking_uses
+from cardwise.engine.usage import booking_uses, quota_use
 from cardwise.ledger import HOLD_SECONDS, Ledger, PodEntry, Sighting, Stage
-from cardwise.ledger.nodes import NodeAccount, quota_use
+from cardwise.ledger.nodes import NodeAccount
 from cardwise.model import (
     Booking,
     Card,

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from cardwise.ledger.nodes import NodeAccount, quota_use, room_grew
+from cardwise.engine.usage import quota_use
+from cardwise.ledger.nodes import NodeAccount
+from cardwise.ledger.room import room_grew
 from cardwise.ledger.states import States
 from cardwise.model import Booking, Card, CardUse, GPUNode, NodeView
 from ledgers import booking, card, report, share

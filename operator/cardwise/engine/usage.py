@@ -8,7 +8,7 @@ comes after them.
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-from cardwise.model import NO_USE, WHOLE_CORES, Booking, CardUse, ContainerKind
+from cardwise.model import NO_USE, WHOLE_CORES, Booking, Card, CardUse, ContainerKind
 
 K = TypeVar("K")
 
@@ -84,6 +84,20 @@ def booking_uses(booking: Booking, card_cores: Mapping[str, int]) -> dict[str, C
         for uuid, part in parts.items():
             tally.add(uuid, kind, part.memory_mib, part.cores)
     return tally.uses()
+
+
+def quota_use(booking: Booking, cards: Mapping[str, Card]) -> CardUse:
+    """What a booking counts against its namespace's quota (policy.md section 8).
+
+    Cores as booked, whatever ``coreScaling`` made of the card's; an exclusive Pod's cards as whole
+    ones. A card that is not reported counts as booked.
+    """
+    memory = cores = 0
+    for uuid, use in booking_uses(booking, {}).items():
+        card = cards.get(uuid) if booking.exclusive else None
+        memory += card.memory_mib if card else use.memory_mib
+        cores += card.cores if card else use.cores
+    return CardUse(0, memory, cores)
 
 
 def _larger(a: CardUse, b: CardUse) -> CardUse:

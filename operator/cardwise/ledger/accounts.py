@@ -2,8 +2,10 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from cardwise.engine.usage import quota_use
 from cardwise.journal import Journal
-from cardwise.ledger.nodes import NodeAccount, quota_use, room_grew
+from cardwise.ledger.nodes import NodeAccount
+from cardwise.ledger.room import room_grew
 from cardwise.ledger.states import States
 from cardwise.model import Booking, CardUse, GPUNode, NodeView, PodRef, QuotaBound, QuotaRoom
 from cardwise.names import Reason

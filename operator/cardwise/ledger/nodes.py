@@ -4,7 +4,7 @@ Tenancy goes by card UUID and outlives the GPUNode: tenants stay counted while a
 GPUNode, is away, re-indexed or re-created (policy.md section 9).
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 
 from cardwise.engine.score import node_score
 from cardwise.engine.usage import booking_uses
@@ -268,41 +268,6 @@ class NodeAccount:
         return self.report is not None and self.report.by_hami
 
 
-def room_grew(before: NodeView, after: NodeView) -> bool:
-    """Whether a Pod that did not fit on a node may fit there now; no for a mere heartbeat.
-
-    What closes cards, or makes them smaller, wakes nobody. Whatever else changed may let one in: a
-    card of another model, say, or a new link.
-    """
-    if after.problem is not None:
-        return False
-    known: dict[str, CardState] = {}
-    if before.problem is None and before.state.links == after.state.links:
-        known = dict(zip(before.uuids, before.state.cards, strict=True))
-    return any(
-        _offers_more(known.get(uuid), card)
-        for uuid, card in zip(after.uuids, after.state.cards, strict=True)
-    )
-
-
-def _offers_more(before: CardState | None, after: CardState) -> bool:
-    if not after.healthy or after.cordoned:
-        return False
-    if before is None or not before.healthy or before.cordoned:
-        return True
-    return (
-        _kind(before) != _kind(after)
-        or after.memory_mib > before.memory_mib
-        or after.cores > before.cores
-        or after.slots > before.slots
-    )
-
-
-def _kind(card: CardState) -> tuple[object, ...]:
-    """What some requests ask of a card, and others forbid."""
-    return card.index, card.model, card.numa, card.mode
-
-
 def _same_offer(a: GPUNode | None, b: GPUNode | None) -> bool:
     """Whether two reports offer the same, whenever they were written."""
     if a is None or b is None:
@@ -330,17 +295,3 @@ def _state(card: Card, use: CardUse, cordoned: bool, exclusive: bool) -> CardSta
 
 def _sum(a: CardUse, b: CardUse) -> CardUse:
     return CardUse(a.slots + b.slots, a.memory_mib + b.memory_mib, a.cores + b.cores)
-
-
-def quota_use(booking: Booking, cards: Mapping[str, Card]) -> CardUse:
-    """What a booking counts against its namespace's quota (policy.md section 8).
-
-    Cores as booked, whatever ``coreScaling`` made of the card's; an exclusive Pod's cards as whole
-    ones. A card that is not reported counts as booked.
-    """
-    memory = cores = 0
-    for uuid, use in booking_uses(booking, {}).items():
-        card = cards.get(uuid) if booking.exclusive else None
-        memory += card.memory_mib if card else use.memory_mib
-        cores += card.cores if card else use.cores
-    return CardUse(0, memory, cores)
