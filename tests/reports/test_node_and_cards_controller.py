@@ -587,7 +587,7 @@ async def test_r67_a_second_owner_of_our_resource_is_told_on_gpunode_and_node() 
     ],
 )
 async def test_r67_what_is_no_second_owner(allocatable: int | None, sick: bool) -> None:
-    """Red: ``owners._slots`` leaves out that number."""
+    """Red: ``owners._advertised`` leaves out that number."""
     [gpunode] = fixtures.t4x2()
     if sick:
         gpunode = fixtures.changed(gpunode, 0, healthy=False)
@@ -599,7 +599,7 @@ async def test_r67_what_is_no_second_owner(allocatable: int | None, sick: bool) 
 
 
 async def test_r67_on_a_node_that_hami_serves_its_plugin_is_the_owner() -> None:
-    """Red: ``owners._slots`` does not look at ``by_hami``."""
+    """Red: ``owners._is_ours`` does not look at ``by_hami``."""
     settings = Settings(migration=Migration(hamiNodes=True))
     async with living(hami.node("n1", 2, gpus=2), settings=settings) as world:
         await passing(170)

@@ -85,8 +85,8 @@ class Owners:
         """Compare every node's numbers; which conflicts are new, and what to say of them."""
         news, now = [], self._clock.monotonic()
         for name, offer in self._offers.items():
-            slots = _slots(self._ledger.account(name), offer.count)
-            if not slots or offer.count in slots:
+            account = self._ledger.account(name)
+            if account is None or not _is_ours(account) or _fits(account, offer.count):
                 if offer.condition is not None:
                     _log.info("node %s: %s is ours alone again", name, RESOURCE_COUNT)
                     self._ledger.touched.add(name)
@@ -95,7 +95,7 @@ class Owners:
             offer.since = now if offer.since is None else offer.since
             if now - offer.since < LASTING_SECONDS:
                 continue
-            before, note = offer.condition, _sentence(offer.count, max(slots))
+            before, note = offer.condition, _sentence(offer.count, max(_advertised(account)))
             if before is not None and before.message == note:
                 continue
             offer.condition = self._condition(note, before)
@@ -115,27 +115,33 @@ class Owners:
         )
 
 
-def _slots(account: NodeAccount | None, count: int) -> frozenset[int]:
-    """The numbers that our device plugin, or our agent, may advertise; none: nothing can be said.
+def _is_ours(account: NodeAccount) -> bool:
+    """Whether our device plugin serves the node and its report holds: else nothing can be said."""
+    reported = account.report is not None and not account.stale and not account.rebooted
+    return reported and not account.by_hami
 
-    Where ``count`` is the most usual one, that alone: of thousands of nodes it mostly is.
+
+def _fits(account: NodeAccount, count: int) -> bool:
+    """Whether a number may be ours; of a node that offers no slot no number is told of."""
+    if count == sum(card.slots for card in account.cards()):
+        return True  # asked first: of thousands of nodes it mostly is
+    advertised = _advertised(account)
+    return not advertised or count in advertised
+
+
+def _advertised(account: NodeAccount) -> frozenset[int]:
+    """The numbers that our device plugin, or our agent, may advertise.
+
     A device plugin's are all slots, of which kubelet counts those of healthy cards; what an agent
     writes for the door of gates is more where tenants have more than is offered.
     """
-    if account is None or account.report is None or account.stale or account.rebooted:
-        return frozenset()
-    if account.by_hami:
-        return frozenset()  # HAMi's device plugin is the one that is to own it
-    cards = account.cards()
-    if sum(card.slots for card in cards) == count:
-        return frozenset({count})
-    uses = account.uses()
-    known = {card.uuid: card.slots for card in cards}
+    cards, uses = account.cards(), account.uses()
+    slots = {card.uuid: card.slots for card in cards}
     return frozenset(
         {
-            sum(card.slots for card in cards),
+            sum(slots.values()),
             sum(card.slots for card in cards if card.healthy),
-            sum(max(known.get(u, 0), uses.get(u, NO_USE).slots) for u in known.keys() | uses),
+            sum(max(slots.get(u, 0), uses.get(u, NO_USE).slots) for u in slots.keys() | uses),
         }
     ) - {0}
 

@@ -12,7 +12,7 @@ from cardwise.agent.deviceplugin import choice
 from cardwise.agent.deviceplugin.checkpoint import Entry
 from cardwise.agent.deviceplugin.handover import NO_CARD, TOKEN
 from cardwise.agent.deviceplugin.messages import ContainerAnswer
-from cardwise.agent.deviceplugin.verdict import Node, edits_for, strangers
+from cardwise.agent.deviceplugin.verdict import Node, absent_cards, edits_for
 from cardwise.names import RESOURCE_COUNT
 
 
@@ -31,7 +31,7 @@ def answers(
     made = []
     for token, size in asked.items():
         found = choice.next_container(pods, given, size)
-        if found is None or strangers(found.shares, node):
+        if found is None or absent_cards(found.shares, node):
             made.append(untold(token))
             continue
         edits = edits_for(found.container, found.shares, node, cache=token)

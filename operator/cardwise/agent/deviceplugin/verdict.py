@@ -97,7 +97,7 @@ def _given(
                 f"container {entry.container} asked for {len(entry.ids)} cards, and its"
                 f" allocation has {len(shares)}"
             )
-        if lacking := strangers(shares, node):
+        if lacking := absent_cards(shares, node):
             return _mismatch(f"this node has no card {', '.join(lacking)}")
         for token in entry.tokens:
             container = containers[entry.container]
@@ -109,7 +109,7 @@ def _given(
     return devices
 
 
-def strangers(shares: Iterable[Share], node: Node) -> list[str]:
+def absent_cards(shares: Iterable[Share], node: Node) -> list[str]:
     """The UUIDs of cards that the node does not have."""
     known = {card.uuid for card in node.cards}
     return [share.uuid for share in shares if share.uuid not in known]
