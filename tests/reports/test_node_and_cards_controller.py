@@ -598,6 +598,21 @@ async def test_r67_what_is_no_second_owner(allocatable: int | None, sick: bool) 
         assert told(world, NodeEvent.OWNER_CONFLICT) == []
 
 
+async def test_r67_until_a_node_that_was_started_again_reports_its_numbers_tell_nothing() -> None:
+    """Red: ``owners._is_ours`` does not look at ``rebooted``."""
+
+    def booted(number: int, gpus: int) -> Json:
+        node = build.node_object("n1", gpus=gpus)
+        node["status"]["nodeInfo"] = {"bootID": f"boot-{number}"}
+        return node
+
+    async with living(*fixtures.t4x2(), booted(1, 20)) as world:
+        world.cluster.put(booted(2, 4))
+        await passing(100)
+
+        assert _conditions(world) == {}
+
+
 async def test_r67_on_a_node_that_hami_serves_its_plugin_is_the_owner() -> None:
     """Red: ``owners._is_ours`` does not look at ``by_hami``."""
     settings = Settings(migration=Migration(hamiNodes=True))
