@@ -1,4 +1,4 @@
-"""The best set of cards by trying all of them: slow, and plainly policy.md section 5."""
+"""The best set of cards by trying all of them: slow, and plainly docs/placement.md section 5."""
 
 from collections.abc import Sequence
 from itertools import combinations

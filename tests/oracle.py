@@ -1,7 +1,7 @@
-"""The oracle: a slow, obviously right reading of the rules of placement (policy.md).
+"""The oracle: a slow, obviously right reading of the rules of placement (docs/placement.md).
 
 It tries every set of cards, computes in exact fractions and imports nothing of Cardwise, so that
-the engine can be held against it. Each function names the section of policy.md that it reads.
+the engine can be held against it. Each function names the section of that page that it reads.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the oracle knows of one card: its use, its checks, the quota and its score.
 
-Sections 1, 3, 4, 7 and 8 of policy.md.
+Sections 1, 3, 4, 7 and 8 of docs/placement.md.
 """
 
 from __future__ import annotations

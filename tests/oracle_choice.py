@@ -1,4 +1,4 @@
-"""How the oracle chooses k of the cards that passed: sections 2, 5 and 6 of policy.md."""
+"""How the oracle chooses k of the cards that passed: sections 2, 5 and 6 of docs/placement.md."""
 
 from __future__ import annotations
 

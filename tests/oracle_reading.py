@@ -1,4 +1,4 @@
-"""What the oracle reads: Kubernetes JSON into plain values. Sections 1, 2 and 7 of policy.md.
+"""What the oracle reads, as plain values: sections 1, 2 and 7 of docs/placement.md.
 
 Nothing here knows how a card is chosen; ``oracle.py`` does. Nothing here comes from Cardwise.
 """

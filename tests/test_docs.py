@@ -13,6 +13,7 @@ from cardwise.agent.metrics import Metrics as AgentMetrics
 from cardwise.agent.probe import probe
 from cardwise.agent.simulated import SimulatedNvml
 from cardwise.controller.metrics import Metrics
+from cardwise.engine.candidates import CHECKS
 from cardwise.ledger import Ledger
 from cardwise.model import NodeOverrides
 from cardwise.names import EventReason, NodeReason, Reason
@@ -22,10 +23,18 @@ from cardwise.wire.gpunodes import document_of
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 POLICIES = (ROOT / "docs" / "policies.md").read_text()
+PLACEMENT = (ROOT / "docs" / "placement.md").read_text()
 DOORS = (ROOT / "docs" / "doors.md").read_text()
 COMPONENTS = ROOT / "manifests" / "components"
+DIRECTORIES = (ROOT, ROOT / "docs")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
+SOURCES = sorted(
+    path
+    for top in ("operator", "webhook", "tests", "manifests")
+    for path in (ROOT / top).rglob("*")
+    if path.suffix in (".py", ".yaml")
+)
 
 
 @pytest.mark.timeout(60)
@@ -56,6 +65,60 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
     named = re.findall(r"`((?:docs|crds|manifests|tests|examples)/[\w./-]+)`", page.read_text())
 
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_page_that_the_sources_cite_exists() -> None:
+    cited = {
+        (str(path.relative_to(ROOT)), name)
+        for path in SOURCES
+        for name in re.findall(r"(?<![\w/.])[\w/-]+\.md\b", path.read_text())
+    }
+
+    gone = [(by, name) for by, name in cited if not any((d / name).is_file() for d in DIRECTORIES)]
+
+    assert cited
+    assert sorted(gone) == []
+
+
+NUMBERS = r"\d+b?(?:(?:, | and | to )\d+b?)*\b"
+
+
+def cited(word: str) -> dict[str, set[str]]:
+    """The numbers behind a word in the sources' prose, and the files that name each."""
+    found: dict[str, set[str]] = {}
+    for path in SOURCES:
+        if path.parent.name == "compat":
+            continue  # its checks are those of HAMi's worked cases
+        prose = re.sub(r"\s+(?:# )?", " ", path.read_text())
+        for numbers in re.findall(rf"\b(?i:{word})s? ({NUMBERS})", prose):
+            for number in re.split(", | and | to ", numbers):
+                found.setdefault(number, set()).add(str(path.relative_to(ROOT)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("word", "there"),
+    [
+        pytest.param("section", r"^## (\d+)\. ", id="a section"),
+        pytest.param("check", r"^\| (\d+b?) \| ", id="a check of section 3"),
+        pytest.param("rule", r"^(\d+)\. ", id="a rule of section 2"),
+    ],
+)
+def test_every_part_of_the_rules_that_the_sources_cite_exists(word: str, there: str) -> None:
+    exist = set(re.findall(there, PLACEMENT, re.MULTILINE))
+
+    named = cited(word)
+
+    assert {number: by for number, by in named.items() if number not in exist} == {}
+    assert len(named.keys() & exist) > len(exist) / 2, "the citations are not found"
+
+
+def test_the_rules_have_the_engines_checks_and_words_in_its_order() -> None:
+    checks = re.findall(r"^\| \d+b? \| .* \| `(\w+)` \|$", PLACEMENT, re.MULTILINE)
+    ranks = PLACEMENT.partition("stands later in this list:")[2].partition(". Words")[0]
+
+    assert checks == [*(reason for reason, _ in CHECKS), Reason.TOPOLOGY, Reason.NUMA]
+    assert re.findall(r"`(\w+)`", ranks) == list(Reason)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""The policy chain: policy.md section 2, rules 1 to 6."""
+"""The policy chain: docs/placement.md section 2, rules 1 to 6."""
 
 import pytest
 

@@ -105,7 +105,7 @@ class Condition:
 
 
 class ContainerKind(Enum):
-    """How a container runs beside the others (policy.md section 7)."""
+    """How a container runs beside the others (docs/placement.md section 7)."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -132,7 +132,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A parsed policy chain (policy.md section 2)."""
+    """A parsed policy chain (docs/placement.md section 2)."""
 
     mutex: bool = False
     topology_aware: bool = False
@@ -147,7 +147,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Weights of the card score (policy.md section 4)."""
+    """Weights of the card score (docs/placement.md section 4)."""
 
     slot: int = 1
     core: int = 1
@@ -246,7 +246,7 @@ NO_USE = CardUse()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaBound:
-    """A namespace's bound on GPU use; None is no bound (policy.md section 8)."""
+    """A namespace's bound on GPU use; None is no bound (docs/placement.md section 8)."""
 
     memory_mib: int | None = None
     cores: int | None = None

@@ -136,7 +136,7 @@ ANNOTATION_BYTES_AT_ADMISSION = 200 * 1024
 
 
 class PolicyName(StrEnum):
-    """The names that a policy chain may hold (policy.md section 2)."""
+    """The names that a policy chain may hold (docs/placement.md section 2)."""
 
     MUTEX = "mutex"
     TOPOLOGY_AWARE = "topology-aware"
@@ -155,21 +155,21 @@ class Door(StrEnum):
 
 
 class NodePolicy(StrEnum):
-    """How a node is chosen among those where the Pod fits (policy.md section 4)."""
+    """How a node is chosen among those where the Pod fits (docs/placement.md section 4)."""
 
     BINPACK = "binpack"
     SPREAD = "spread"
 
 
 class TopologyMode(StrEnum):
-    """What topology-aware asks of a set of cards (policy.md section 5)."""
+    """What topology-aware asks of a set of cards (docs/placement.md section 5)."""
 
     REQUIRED = "required"
     PREFERRED = "preferred"
 
 
 class Reason(StrEnum):
-    """Why a card, or a node, can't take a request: policy.md section 3, in the order of its table.
+    """Why a card, or a node, can't take a request, in the order of docs/placement.md section 3.
 
     The order is the tie-break between words that are equally frequent: the later one wins.
     """

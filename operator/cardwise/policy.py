@@ -1,4 +1,4 @@
-"""Parse a policy chain: ``"mutex, binpack"`` → filters and sort keys (policy.md section 2).
+"""Parse a policy chain: ``"mutex, binpack"`` → filters and sort keys (docs/placement.md section 2).
 
 Below engine and wire, because both speak of policies: wire when it reads a Pod, the engine when it
 places one, admission when it warns of a name that nobody knows.

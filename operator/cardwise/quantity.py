@@ -1,4 +1,4 @@
-"""Kubernetes quantities as whole numbers (policy.md section 1).
+"""Kubernetes quantities as whole numbers (docs/placement.md section 1).
 
 The API server rewrites what a user wrote (``1000`` arrives as ``1k``), so values are read by what
 they are worth, not by how they look. Binary suffixes are refused: ``gpumem: 16Gi`` would be 17

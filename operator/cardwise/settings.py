@@ -25,7 +25,7 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class TopologyAware(_Section, frozen=True):
-    """The filter ``topology-aware`` (policy.md section 5)."""
+    """The filter ``topology-aware`` (docs/placement.md section 5)."""
 
     enabled: bool = True
     """Off: the name is dropped from every chain, with a warning."""

@@ -1,4 +1,4 @@
-"""Which cards can take a request: checks 1 to 10 of policy.md section 3."""
+"""Which cards can take a request: checks 1 to 10 of docs/placement.md section 3."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""One container on one node: policy.md sections 2, 5 and 6, checks 11 and 12 of section 3."""
+"""One container on one node: docs/placement.md sections 2, 5, 6, checks 11 and 12 of section 3."""
 
 import pytest
 

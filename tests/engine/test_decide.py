@@ -1,4 +1,4 @@
-"""Over nodes: policy.md section 3 (leading reason), section 4 (node score), section 1 (UUIDs)."""
+"""Over nodes: docs/placement.md sections 3 (leading reason), 4 (node score) and 1 (UUIDs)."""
 
 import tracemalloc
 from collections.abc import Callable

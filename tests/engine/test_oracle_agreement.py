@@ -1,4 +1,4 @@
-"""The engine against the oracle: two readings of policy.md that know nothing of each other.
+"""The engine against the oracle: two readings of docs/placement.md that know nothing of each other.
 
 Kubernetes JSON goes in on both sides, so the readers and the ledger are held as well.
 """

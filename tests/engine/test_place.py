@@ -1,4 +1,4 @@
-"""A whole Pod on one node: policy.md sections 3 (reasons), 7 (containers) and 8 (quota)."""
+"""A whole Pod on one node: docs/placement.md sections 3 (reasons), 7 (containers) and 8 (quota)."""
 
 import pytest
 

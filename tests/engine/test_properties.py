@@ -1,4 +1,4 @@
-"""What holds for every input: policy.md sections 2, 4, 5, 6, 8 and 9."""
+"""What holds for every input: docs/placement.md sections 2, 4, 5, 6, 8 and 9."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Whether a hold can still be given: policy.md section 9, and checks 9 and 10 of section 3."""
+"""Whether a hold can still be given: docs/placement.md section 9, checks 9 and 10."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Scores of cards and nodes: policy.md section 4."""
+"""Scores of cards and nodes: docs/placement.md section 4."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The order of cards, and of sets of cards: policy.md section 2, rules 3, 4 and 6, section 5."""
+"""The order of cards, and of sets: docs/placement.md section 2, rules 3, 4 and 6, section 5."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sets of cards and the links inside them: policy.md section 5."""
+"""Sets of cards and the links inside them: docs/placement.md section 5."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""What a Pod uses of a card: policy.md section 7, and cores of 100 in section 1."""
+"""What a Pod uses of a card: docs/placement.md section 7, and cores of 100 in section 1."""
 
 import pytest
 

@@ -290,7 +290,7 @@ async def test_r52_an_allocation_that_can_not_be_read_closes_its_node_and_no_use
 ):
     """Fail closed where it counts, on a Pod that is bound; the same text elsewhere closes nothing.
 
-    The whole node, not the card alone: policy.md, section 9. Who may write it at all: R37.
+    The whole node, not the card alone: docs/placement.md section 9. Who may write it at all: R37.
     Red: the mirror's sighting of it says nothing.
     """
     garbled = f"{G0},NVIDIA,abc,0:;"

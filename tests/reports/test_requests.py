@@ -198,7 +198,7 @@ def test_r21_a_percentage_is_of_the_card_that_is_chosen(card: str, mib: int) -> 
 
 
 def test_r21_a_percentage_of_0_is_none_so_the_whole_card_is_taken_and_told() -> None:
-    """As policy.md section 1 has it; nothing is booked as 0 MiB.
+    """As docs/placement.md section 1 has it; nothing is booked as 0 MiB.
 
     Red: in wire/requests.py read a percentage of 0 as one.
     """

@@ -1,7 +1,7 @@
 """How the cards of a machine are joined, by what each of them tells of its own ends.
 
 Separate from the library's calls, because here is no library: two cards may disagree, one may have
-fallen silent, and what holds then is a rule (policy.md section 5).
+fallen silent, and what holds then is a rule (docs/placement.md section 5).
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Readings → what the node reports (contracts.md, "GPUNode").
+"""Readings → what the node reports (``crds/gpunodes.yaml``).
 
 Separate from the loop that publishes, because everything a person may wonder about ("why does it
 offer 23040 MiB?") is decided here, and here is no clock and no cluster.

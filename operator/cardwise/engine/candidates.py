@@ -1,4 +1,4 @@
-"""Which cards can take a request: checks 1 to 10 of policy.md section 3.
+"""Which cards can take a request: checks 1 to 10 of docs/placement.md section 3.
 
 Each check is one line of a table, in the law's order; a card counts under the first that fails.
 ``mutex`` stands among them because the law gives it a row of its own there (6), so that a card that

@@ -1,7 +1,7 @@
-"""One container on one node: refuse cards, then rank what is left (policy.md sections 2, 5, 6).
+"""One container on one node: refuse cards, then rank what is left.
 
-Filters first, whatever their place in the written chain; then the sort keys in written order; the
-card index last.
+The law is docs/placement.md sections 2, 5 and 6. Filters first, whatever their place in the written
+chain; then the sort keys in written order; the card index last.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Over nodes: place the Pod on each, choose one (policy.md sections 3 and 4).
+"""Over nodes: place the Pod on each, choose one (docs/placement.md sections 3 and 4).
 
 Nodes in the same state are the same question, so answers are kept in a ``Memo``: a thousand idle
 nodes cost one evaluation, and the next equal request costs the one node that changed.

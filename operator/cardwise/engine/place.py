@@ -1,4 +1,7 @@
-"""A whole Pod on one node: every container's cards, or the refusal (policy.md sections 3, 7, 8)."""
+"""A whole Pod on one node: every container's cards, or the refusal.
+
+The law is docs/placement.md sections 3, 7 and 8.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -38,7 +38,7 @@ def still_fits(booking: Booking, view: NodeView) -> bool:
 
 
 def _is_barred(share: Share, card: CardState) -> bool:
-    """Whole cores beside a tenant, or none where others have all (policy.md, checks 9 and 10)."""
+    """Whole cores beside a tenant, or none where others have all (checks 9 and 10)."""
     if share.cores >= WHOLE_CORES:
         return card.used_slots > 0
     return share.cores == 0 and card.used_cores >= card.cores

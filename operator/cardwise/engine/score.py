@@ -1,4 +1,4 @@
-"""Scores of cards and nodes: integers in millionths (policy.md section 4).
+"""Scores of cards and nodes: integers in millionths (docs/placement.md section 4).
 
 Integers, so that two cards that are equally full compare equal and the log shows exactly what was
 compared. Each score is rounded half up once, from the exact value.

@@ -1,4 +1,4 @@
-"""Rank cards, and sets of cards, by the sort keys of a chain (policy.md sections 2 and 5).
+"""Rank cards, and sets of cards, by the sort keys of a chain (docs/placement.md sections 2 and 5).
 
 Smaller ranks come first, and the card index ends every rank, so that the order is total: the same
 question always has the same answer.

@@ -1,4 +1,4 @@
-"""Sets of cards ranked by the links inside them (policy.md sections 5 and 6).
+"""Sets of cards ranked by the links inside them (docs/placement.md sections 5 and 6).
 
 The search over sets is exact. What a set is worth is one integer, the sum of what its cards and its
 pairs are worth, and no two sets are worth the same. The search stays small for three reasons. Cards

@@ -1,4 +1,4 @@
-"""What a Pod uses of a card, container by container (policy.md section 7).
+"""What a Pod uses of a card, container by container (docs/placement.md section 7).
 
 One rule for a Pod being placed and for a Pod already bound: ordinary init containers run before the
 regular ones, so their use and that of the regular ones do not add up; sidecars run beside all that
@@ -87,7 +87,7 @@ def booking_uses(booking: Booking, card_cores: Mapping[str, int]) -> dict[str, C
 
 
 def quota_use(booking: Booking, cards: Mapping[str, Card]) -> CardUse:
-    """What a booking counts against its namespace's quota (policy.md section 8).
+    """What a booking counts against its namespace's quota (docs/placement.md section 8).
 
     Cores as booked, whatever ``coreScaling`` made of the card's; an exclusive Pod's cards as whole
     ones. A card that is not reported counts as booked.

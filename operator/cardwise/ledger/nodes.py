@@ -1,7 +1,7 @@
 """What one node offers, and what is used of it: the account from which its view is made.
 
 Tenancy goes by card UUID and outlives the GPUNode: tenants stay counted while a card, or the whole
-GPUNode, is away, re-indexed or re-created (policy.md section 9).
+GPUNode, is away, re-indexed or re-created (docs/placement.md section 9).
 """
 
 from collections.abc import Callable, Collection, Iterator

@@ -63,7 +63,7 @@ def pending_message(  # noqa: PLR0913 - each is one thing that the caller may kn
     others: Mapping[str, str] | None = None,
     preemption_note: bool = False,
 ) -> str:
-    """Say why a Pod waits (policy.md section 3, "The Pod's event").
+    """Say why a Pod waits (docs/placement.md section 3, "The Pod's event").
 
     Args:
         decision: one that chose no node.
@@ -155,7 +155,7 @@ def allocated_message(request: Request, booking: Booking, view: NodeView | None)
 
 
 def card_lines(decision: Decision, view: NodeView) -> list[str]:
-    """The log's lines for one node, one a candidate card (policy.md section 4)."""
+    """The log's lines for one node, one a candidate card (docs/placement.md section 4)."""
     outcome = decision.outcomes.get(view.name)
     if outcome is None:
         return []

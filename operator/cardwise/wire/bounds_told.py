@@ -21,7 +21,7 @@ _MEMORY = "MiB gpumem"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaAccount:
-    """A namespace's quota as an event tells it (policy.md section 8)."""
+    """A namespace's quota as an event tells it (docs/placement.md section 8)."""
 
     namespace: str
     bound: QuotaBound

@@ -1,7 +1,7 @@
-"""The containers of a Pod's JSON, and what each names of our resources (policy.md section 1).
+"""The containers of a Pod's JSON, and what each names of our resources.
 
-Below the readers of requests, of bookings and of admission, which must agree on the order of the
-containers and on what a value means.
+The law is docs/placement.md section 1. Below the readers of requests, of bookings and of admission,
+which must agree on the order of the containers and on what a value means.
 """
 
 from collections.abc import Iterator

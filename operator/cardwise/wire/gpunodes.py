@@ -308,7 +308,7 @@ def usage_of(
         conditions: what the controller says of the node; its agent's are not touched.
 
     A used card that the node no longer reports is listed too, after the others: its tenants are
-    still there (policy.md section 9). The summary counts reported cards only.
+    still there (docs/placement.md section 9). The summary counts reported cards only.
     """
     reported = [card.uuid for card in sorted(node.cards, key=lambda card: card.index)]
     gone = sorted({*uses, *tenants}.difference(reported))

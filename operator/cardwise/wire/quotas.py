@@ -1,4 +1,4 @@
-"""ResourceQuota → bounds on the GPU use of a namespace (policy.md section 8).
+"""ResourceQuota → bounds on the GPU use of a namespace (docs/placement.md section 8).
 
 The API server accepts ``limits.nvidia.com/…`` in a quota and never counts them; we do.
 """

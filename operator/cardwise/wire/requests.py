@@ -1,6 +1,6 @@
 """Pod → Request: what its containers ask, and how its annotations want it placed.
 
-The law is policy.md sections 1, 2 and 7. What can't be read is an ``InvalidRequest`` with a
+The law is docs/placement.md sections 1, 2 and 7. What can't be read is an ``InvalidRequest`` with a
 sentence for the Pod's owner, never silently no request: such a Pod would start without a card.
 """
 
