@@ -18,7 +18,7 @@ from cardwise.ledger import Ledger
 from cardwise.model import NodeOverrides
 from cardwise.names import EventReason, NodeReason, Reason
 from cardwise.settings import Agent, Settings, parse
-from cardwise.wire.gpunodes import document_of
+from cardwise.wire.gpunodes_written import document_of
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -7,7 +7,8 @@ from cardwise.model import Card, Link, NodeOverrides
 from cardwise.ports import CardReading, Readings
 from cardwise.quantity import LARGEST
 from cardwise.settings import Agent
-from cardwise.wire.gpunodes import document_of, gpunode_of
+from cardwise.wire.gpunodes import gpunode_of
+from cardwise.wire.gpunodes_written import document_of
 
 T4 = {"name": "Tesla T4", "memory_mib": 15360}
 

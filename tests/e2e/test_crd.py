@@ -17,7 +17,8 @@ from cardwise.kube.gpunodes import KubeGPUNodes
 from cardwise.model import NodeOverrides
 from cardwise.names import MANAGER_AGENT, MANAGER_CONTROLLER
 from cardwise.settings import Agent
-from cardwise.wire.gpunodes import document_of, gpunode_of, report_of, usage_of
+from cardwise.wire.gpunodes import gpunode_of
+from cardwise.wire.gpunodes_written import document_of, report_of, usage_of
 from controlplane.launcher import ControlPlane, KubectlOutput
 
 CRD = Path(__file__).parents[2] / "crds/gpunodes.yaml"

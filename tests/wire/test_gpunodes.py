@@ -15,13 +15,11 @@ from cardwise.wire.gpunodes import (
     MOST_LINKS,
     conditions_of,
     cordoned_by_annotation,
-    document_of,
     gpunode_of,
     offers_cards,
     overrides_of,
-    report_of,
-    usage_of,
 )
+from cardwise.wire.gpunodes_written import document_of, report_of, usage_of
 
 UUIDS = st.text(st.sampled_from("GPU-abc0/._"), min_size=1, max_size=8)
 SIZES = st.integers(0, LARGEST)

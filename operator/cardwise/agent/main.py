@@ -33,7 +33,7 @@ from cardwise.model import NodeOverrides
 from cardwise.names import SYSTEM_NAMESPACE, Door
 from cardwise.ports import Nvml, Readings
 from cardwise.settings import Settings
-from cardwise.wire.gpunodes import document_of
+from cardwise.wire.gpunodes_written import document_of
 
 LOG = logging.getLogger(__name__)
 

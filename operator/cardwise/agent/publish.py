@@ -19,7 +19,8 @@ from cardwise.errors import ApiError, BadGPUNode, NvmlUnavailable
 from cardwise.names import CardEvent
 from cardwise.ports import GPUNodeStore, Readings
 from cardwise.settings import Agent
-from cardwise.wire.gpunodes import conditions_of, overrides_of, report_of, version_of
+from cardwise.wire.gpunodes import conditions_of, overrides_of, version_of
+from cardwise.wire.gpunodes_written import report_of
 
 LOG = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from cardwise.model import Condition
 from cardwise.names import CONDITION_OWNER_CONFLICT, MANAGER_CONTROLLER
 from cardwise.ports import Cluster
 from cardwise.wire.fields import at, items, mapping, text
-from cardwise.wire.gpunodes import usage_of
+from cardwise.wire.gpunodes_written import usage_of
 
 _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 1.0

@@ -13,13 +13,8 @@ from cardwise.errors import BadGPUNode
 from cardwise.model import Card, Condition, GPUNode, Link
 from cardwise.wire import checked
 from cardwise.wire.fields import annotations_of, at, quoted, text
-from cardwise.wire.gpunodes import (
-    MOST_CARDS,
-    MOST_NVLINKS,
-    document_of,
-    offers_cards,
-    uuid_of,
-)
+from cardwise.wire.gpunodes import MOST_CARDS, MOST_NVLINKS, offers_cards, uuid_of
+from cardwise.wire.gpunodes_written import document_of
 
 Json = dict[str, Any]
 
