@@ -11,7 +11,8 @@ import build
 from cardwise import names
 from cardwise.controller.clock import Clock
 from cardwise.controller.duty import Duty
-from cardwise.controller.gates.refused import MOST_EVICTIONS, Refusals
+from cardwise.controller.gates.evictions import MOST_EVICTIONS
+from cardwise.controller.gates.refused import Refusals
 from cardwise.controller.recorder import Recorder
 from cardwise.controller.tenure import Tenure
 from cardwise.model import PodRef
@@ -589,7 +590,7 @@ async def test_old_evictions_are_forgotten() -> None:
             await floor.refused_pin(f"p{number}", owner=f"o{number}")
             await passing(100.0)
 
-    assert len(floor.refusals._evictions) <= 7
+    assert len(floor.refusals.evictions) <= 7
 
 
 # No scheduler looks -------------------------------------------------------------------------------

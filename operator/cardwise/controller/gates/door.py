@@ -57,7 +57,8 @@ class GatesDoor:
             settings=settings.gates,
             counted=metrics.evicted,
         )
-        surroundings = Surroundings(ledger, book, volumes, decider.memo, self._refusals.avoided)
+        avoided = self._refusals.evictions.avoided
+        surroundings = Surroundings(ledger, book, volumes, decider.memo, avoided)
         holder = Holder(
             ledger=ledger,
             book=book,

@@ -8,7 +8,6 @@ is decided anew. A Pod that nobody would make anew stays, with its cards.
 import asyncio
 import heapq
 import logging
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from cardwise.controller.clock import Clock
 from cardwise.controller.duty import Duty
 from cardwise.controller.gates import pinned
+from cardwise.controller.gates.evictions import MOST_EVICTIONS, WINDOW_SECONDS, Evictions
 from cardwise.controller.gates.pinned import PinnedPod, State
 from cardwise.controller.recorder import Recorder
 from cardwise.errors import ApiError
@@ -32,15 +32,12 @@ TOLD_SECONDS = 5.0
 early."""
 TOLD_AGAIN_SECONDS = 300.0
 """Between two events on a Pod that stays as it is."""
-MOST_EVICTIONS = 3
-"""Of one owner's Pods, in `WINDOW_SECONDS`: what is refused again and again is no bad luck."""
-WINDOW_SECONDS = 600.0
 _AGAIN_SECONDS = 10.0
 """After a budget for disruption, or an API server in trouble, did not let an eviction happen."""
 _CHANGED_SECONDS = 1.0
 """After an eviction that met a newer version of the Pod."""
 _LEAST_SECONDS = 0.001
-_CLOSED_SECONDS = 5.0
+_OFF_DUTY_SECONDS = 5.0
 """Between two looks whether this replica may act, while something is due."""
 _REASONS = (EventReason.PINNED_NODE_REFUSED, EventReason.SCHEDULER_ABSENT)
 _RESULTS = {404: "gone", 409: "changed", 429: "forbidden"}
@@ -108,8 +105,7 @@ class Refusals:
         self._dues: list[tuple[float, str]] = []
         """A heap; an entry counts while it is its Pod's `due`."""
         self._news = asyncio.Event()
-        self._evictions: dict[str, deque[tuple[float, str]]] = {}
-        """By owner: monotonic seconds and node of evictions that happened, or may have."""
+        self.evictions = Evictions(clock)
 
     # What is seen ---------------------------------------------------------------------------------
 
@@ -179,7 +175,7 @@ class Refusals:
         while True:
             case = await self._next()
             if self._duty.refusal():
-                await asyncio.sleep(_CLOSED_SECONDS)
+                await asyncio.sleep(_OFF_DUTY_SECONDS)
             elif case.term != self._duty.term:
                 self._restart(case)  # what was before is another's account
             else:
@@ -234,7 +230,7 @@ class Refusals:
             follows, again = pinned.stays_note(it), TOLD_AGAIN_SECONDS
         elif it.nominated:
             follows, again = pinned.NOMINATED_NOTE, self._borne
-        elif self._owner_free_at(it.owner) > case.since + self._borne:
+        elif self.evictions.free_at(it.owner) > case.since + self._borne:
             follows = pinned.spared_note(it, MOST_EVICTIONS, int(WINDOW_SECONDS / 60))
             again = TOLD_AGAIN_SECONDS
         else:
@@ -252,30 +248,7 @@ class Refusals:
         """Monotonic seconds from which on the Pod may be evicted."""
         if not self._may_go(case.it) or case.it.nominated:
             return _NEVER
-        return max(case.since + self._borne, self._owner_free_at(case.it.owner))
-
-    def _owner_free_at(self, owner: str) -> float:
-        """From when on another Pod of the owner may be evicted."""
-        times = self._evictions.get(owner) or deque()
-        return times[0][0] + WINDOW_SECONDS if len(times) >= MOST_EVICTIONS else -_NEVER
-
-    def avoided(self, owner: str) -> list[str]:
-        """The nodes from which an owner's Pods were evicted of late.
-
-        The decision is the same for the same cluster: without this the next Pod would go to that
-        node again, and be refused for the same reason, which only kube-scheduler knows.
-        """
-        since = self._clock.monotonic() - WINDOW_SECONDS
-        return [node for time, node in self._evictions.get(owner, ()) if time > since]
-
-    def _charge(self, owner: str, node: str) -> None:
-        """Note an eviction against its owner, and forget the old ones."""
-        now = self._clock.monotonic()
-        self._evictions.setdefault(owner, deque(maxlen=MOST_EVICTIONS)).append((now, node))
-        for old in [
-            o for o, times in self._evictions.items() if times[-1][0] + WINDOW_SECONDS <= now
-        ]:
-            del self._evictions[old]
+        return max(case.since + self._borne, self.evictions.free_at(case.it.owner))
 
     async def _evict(self, case: _Case) -> None:
         """Evict the Pod, if it is what was just seen: unbound, and refused."""
@@ -287,7 +260,7 @@ class Refusals:
             self._not_evicted(case, error)
             return
         self._counted("evicted")
-        self._charge(it.owner, it.node)
+        self.evictions.charge(it.owner, it.node)
         _log.info("Pod %s was evicted: node %s was refused for %d s", ref, it.node, seconds)
         case.evicted, case.due = True, _NEVER
         note = pinned.evicted_note(it, seconds)
@@ -300,7 +273,7 @@ class Refusals:
             self._drop(ref.uid)
             return
         if error.status is None:
-            self._charge(case.it.owner, case.it.node)  # it may have happened
+            self.evictions.charge(case.it.owner, case.it.node)  # it may have happened
         _log.info("Pod %s was not evicted, it is tried again: %s", ref, error)
         again = _CHANGED_SECONDS if error.status == 409 else _AGAIN_SECONDS
         self._put(case, self._clock.monotonic() + again)
