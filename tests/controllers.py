@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from functools import partial
 from typing import Any
 
-from cardwise.controller.app import Controller, Election
+from cardwise.controller.app import Controller
 from cardwise.controller.clock import Clock
+from cardwise.controller.tenure import Election
 from cardwise.ledger import PodEntry, Stage
 from cardwise.model import PodRef
 from cardwise.settings import Settings

@@ -16,9 +16,10 @@ import pytest
 
 import build
 from cardwise.controller import handlers, serving, watch
-from cardwise.controller.app import Controller, Election
+from cardwise.controller.app import Controller
 from cardwise.controller.mirror import Mirror
 from cardwise.controller.serving import Addresses, serve
+from cardwise.controller.tenure import Election
 from cardwise.controller.watch import Watchman
 from cardwise.kube import connect
 from cardwise.ledger import PodEntry

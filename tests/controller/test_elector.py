@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import build
-from cardwise.controller.app import Election
 from cardwise.controller.clock import Clock
 from cardwise.controller.elector import LEASE_SECONDS, Elector
+from cardwise.controller.tenure import Election
 from cardwise.errors import ApiError
 from controllers import UNIX, World, background, passing
 from fakes.cluster import FakeCluster, Fault, refused, unanswered

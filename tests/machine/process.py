@@ -8,8 +8,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 import build
-from cardwise.controller.app import Election
-from cardwise.controller.tenure import WRITE_SECONDS
+from cardwise.controller.tenure import WRITE_SECONDS, Election
 from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE
 from cardwise.settings import Settings
 from controllers import OWN, World

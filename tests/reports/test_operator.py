@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import build
 from cardwise.controller import handlers
-from cardwise.controller.app import Election
+from cardwise.controller.tenure import Election
 from cardwise.controller.watch import SILENCE_SECONDS
 from cardwise.names import NODE_CORDON, EventReason, Reason
 from controllers import OWN, World, background, passing

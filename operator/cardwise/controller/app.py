@@ -27,26 +27,16 @@ from cardwise.controller.service import Scheduler
 from cardwise.controller.shadow import Shadow
 from cardwise.controller.strangers import Strangers
 from cardwise.controller.teller import Teller
-from cardwise.controller.tenure import Tenure
+from cardwise.controller.tenure import Election, Tenure
 from cardwise.controller.usage import UsageWriter
 from cardwise.controller.waker import Waker
 from cardwise.controller.watch import Health, Watchman
 from cardwise.doors import installed_doors
 from cardwise.ledger import HOLD_SECONDS, Ledger
 from cardwise.model import PodRef
-from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE, Door, EventReason
+from cardwise.names import Door, EventReason
 from cardwise.ports import Cluster
 from cardwise.settings import Settings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Election:
-    """Which Lease the schedulers of all replicas compete for, and which of them is ours."""
-
-    namespace: str = SYSTEM_NAMESPACE
-    name: str = SCHEDULER_NAME
-    identity: str = field(default_factory=socket.gethostname)
-    """The host name that the identity of the scheduler beside us begins with."""
 
 
 @dataclass(slots=True)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from cardwise.controller import extender, handlers, heap, server, shadow
-from cardwise.controller.app import Controller, Election
+from cardwise.controller.app import Controller
+from cardwise.controller.tenure import Election
 from cardwise.kube.client import Client
 from cardwise.kube.cluster import KubeCluster
 from cardwise.model import PodRef

@@ -15,10 +15,12 @@ A third keeps a scheduler from holding the Lease in vain: a controller that can'
 20 s says so, and kubelet restarts that scheduler, which gives the Lease back.
 """
 
-from dataclasses import dataclass
+import socket
+from dataclasses import dataclass, field
 from typing import Any
 
 from cardwise.controller.clock import Clock
+from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE
 from cardwise.wire.fields import at, quoted, text
 
 WRITE_SECONDS = 2.0
@@ -32,6 +34,16 @@ of a term: the 6 s, and a list of a large cluster."""
 _NEVER = float("-inf")
 
 Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Election:
+    """Which Lease the schedulers of all replicas compete for, and which of them is ours."""
+
+    namespace: str = SYSTEM_NAMESPACE
+    name: str = SCHEDULER_NAME
+    identity: str = field(default_factory=socket.gethostname)
+    """The host name that the identity of the scheduler beside us begins with."""
 
 
 @dataclass(frozen=True, slots=True)
