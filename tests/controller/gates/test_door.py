@@ -540,7 +540,7 @@ async def test_a_gang_is_placed_when_all_are_there_and_not_before() -> None:
 
 
 async def test_who_comes_to_a_gang_that_waits_is_told_so() -> None:
-    # Red: `_close` tells the first alone where the reason is no news.
+    # Red: `Told.refused` tells the first alone where the reason is no news.
     early, late, _, _ = gang(4, 4)
     async with door(*node(), early) as world:
         await passing(70)

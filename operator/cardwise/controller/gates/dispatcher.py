@@ -14,24 +14,22 @@ from cardwise.controller.gates.holder import Holder, Refusal
 from cardwise.controller.gates.pinner import Pinner
 from cardwise.controller.gates.queue import Group, Queue, Rank
 from cardwise.controller.gates.surroundings import Surroundings, gang_kind
+from cardwise.controller.gates.told import Told
 from cardwise.controller.gates.waiting import Waiting, is_ours, read
 from cardwise.controller.teller import Teller
 from cardwise.ledger import Ledger, Stage
 from cardwise.model import Booking, PodRef
-from cardwise.names import EventReason, Reason
+from cardwise.names import EventReason
 from cardwise.noderules import NodeBook
 from cardwise.settings import Settings
 from cardwise.wire import pods
 
 _OFF_DUTY_SECONDS = 0.5
 """Between two looks whether this replica may act, while it may not."""
-_TELL_SECONDS, _TOLD_SECONDS = 60.0, 1200.0
-"""An event is kept for an hour by default: whoever waits longer is told of again."""
 _GANG_SECONDS = 5.0
 """How long nobody else is decided while a gang's pins are under way: the room of one that has to be
 read again must not go to another, and no more of the gang may join before it has begun for good."""
 
-_KEPT_BACK = EventReason.KEPT_BACK
 _OWNERS_TO_MEND = (
     EventReason.NEEDS_EXTENDER_DOOR,
     EventReason.VOLUME_NOT_READY,
@@ -62,14 +60,13 @@ class Dispatcher:
         self._surroundings = surroundings
         self._holder = holder
         self._gangs = gangs
-        self._teller = teller
         self._duty = duty
         self._settings = settings
         self._clock = clock
         self._queue = Queue()
+        names = settings.events.nameTenants
+        self.told = Told(ledger, self._queue, teller, clock, name_tenants=names)
         self._due = asyncio.Event()
-        self._told: dict[str, float] = {}
-        """By UID: monotonic seconds when its Pod was last told why it waits."""
         self._to_open: dict[str, tuple[PodRef, str]] = {}
         """By UID: Pods that wait for nothing, and their resourceVersions."""
         self._barrier: tuple[Rank, PodRef] | None = None
@@ -103,9 +100,7 @@ class Dispatcher:
             self._to_open[uid] = pods.pod_ref(pod), pods.resource_version(pod)
             self._due.set()
         else:
-            now = self._clock.monotonic()
-            self._ledger.wait(waiting.pod, None, Reason.INVALID_REQUEST, now)
-            self._teller.invalid(waiting)
+            self.told.invalid(waiting)
 
     def is_given(self, uid: str) -> bool:
         """Whether a Pod has its cards, or its pin is under way."""
@@ -140,7 +135,7 @@ class Dispatcher:
         if waiting.gang is not None and not group.begun:
             self._queue.open(group)  # it may be complete now
         if group.closed:
-            self._tell(waiting, group)
+            self.told.tell(waiting, group)
         self._due.set()
         self.look()
 
@@ -180,17 +175,6 @@ class Dispatcher:
             self._due.clear()
             await self._decide_all()
 
-    async def tell_again(self) -> None:
-        """Tell again, now and then, of Pods that wait for long, until cancelled."""
-        while True:
-            await asyncio.sleep(_TELL_SECONDS)
-            late = self._clock.monotonic() - _TOLD_SECONDS
-            for group in list(self._queue):
-                for waiting in list(group):
-                    if self._told.get(waiting.pod.uid, late) <= late:
-                        self._tell(waiting, group)
-                await asyncio.sleep(0)
-
     async def _decide_all(self) -> None:
         """Ask for whoever is next, until nobody is left that could get another answer."""
         while (group := self._queue.first()) is not None or self._to_open:
@@ -211,22 +195,6 @@ class Dispatcher:
         if group.reason not in _OWNERS_TO_MEND:
             self._barrier = group.rank, group.first.pod
 
-    def _tell_kept_back(self, rank: Rank, first: PodRef) -> None:
-        """Tell whoever is behind a place in the queue for whom it waits."""
-        for group in self._queue:
-            if group.closed or group.rank <= rank:
-                continue
-            # All of a group are of one namespace.
-            seen = first.namespace == group.first.pod.namespace or self._settings.events.nameTenants
-            who = f"Pod {first}" if seen else "a Pod of another namespace"
-            message = f"Kept back by {who}, which is before it in the queue and fits nowhere."
-            if (group.reason, group.message) != (_KEPT_BACK, message):
-                group.reason, group.message = _KEPT_BACK, message
-                for waiting in list(group):
-                    self._tell(waiting, group)
-            else:
-                self._tell_untold(group)
-
     def _open_all(self) -> None:
         for pod, version in self._to_open.values():
             self.pinner.open(pod, version)
@@ -235,7 +203,7 @@ class Dispatcher:
     def _is_kept_back(self, group: Group) -> bool:
         """Whether others must be served, or be settled, before this group."""
         if self._barrier is not None and group.rank > self._barrier[0]:
-            self._tell_kept_back(*self._barrier)
+            self.told.kept_back(*self._barrier)
             return True
         if self._gang_pins:
             wait = max(self._gang_pins.values()) - self._clock.monotonic()
@@ -297,41 +265,9 @@ class Dispatcher:
         self._due.set()
 
     def _close(self, group: Group, refusal: Refusal) -> None:
-        """A group has to wait.
-
-        All are told where the reason is new, else the first again, and those who came since.
-        """
-        news = group.reason is not refusal.reason
-        group.closed, group.reason = True, refusal.reason
-
-        def renewed() -> str:
-            group.message = refusal.message()
-            return group.message
-
-        if news:
-            renewed()
-            for waiting in list(group):
-                self._tell(waiting, group)
-        else:
-            self._teller.waits(group.first.pod, refusal.reason, renewed)
-            if group.untold:
-                renewed()
-                self._tell_untold(group)
-
-    def _tell_untold(self, group: Group) -> None:
-        """Tell those who came since the others of their group were told."""
-        for uid in list(group.untold):
-            if (waiting := self._queue.get(uid)) is not None:
-                self._tell(waiting, group)
-
-    def _tell(self, waiting: Waiting, group: Group) -> None:
-        """Tell a Pod what its group was told."""
-        group.untold.pop(waiting.pod.uid, None)
-        if group.reason is not None:
-            now = self._clock.monotonic()
-            self._told[waiting.pod.uid] = now
-            self._ledger.wait(waiting.pod, waiting.request, group.reason, now)
-            self._teller.waits(waiting.pod, group.reason, lambda: group.message)
+        """A group has to wait."""
+        group.closed = True
+        self.told.refused(group, refusal)
 
     def _drop(self, uid: str) -> None:
         """A Pod does not wait any more, for whatever reason."""
@@ -340,7 +276,7 @@ class Dispatcher:
 
     def _leave(self, uid: str) -> None:
         """A Pod is not in the queue any more."""
-        self._told.pop(uid, None)
+        self.told.forget(uid)
         self._to_open.pop(uid, None)
         waiting = self._queue.drop(uid)
         if waiting is None:

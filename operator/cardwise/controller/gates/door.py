@@ -127,7 +127,7 @@ class GatesDoor:
         """What runs for as long as the controller does."""
         return [
             self.dispatcher.run(),
-            self.dispatcher.tell_again(),
+            self.dispatcher.told.tell_again(),
             self._groups.run(),
             self._refusals.run(),
         ]
