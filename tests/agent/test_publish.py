@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
+from cardwise.agent.driver import HOPELESS_SECONDS, SILENT_SECONDS
 from cardwise.agent.health import Change
 from cardwise.agent.probe import Report
 from cardwise.agent.publish import (
     ALONE_SECONDS,
-    HOPELESS_SECONDS,
     LONGEST_PAUSE,
     LOOK_SECONDS,
-    SILENT_SECONDS,
     Publisher,
 )
 from cardwise.errors import ApiError, NvmlUnavailable

@@ -175,7 +175,7 @@ async def test_r63_a_driver_that_fails_at_the_start_is_told_and_tried_until_it_a
 ) -> None:
     """The plugin went on, with full capacity or none, without a sign.
 
-    Red: ``Publisher._readings`` lets ``NvmlUnavailable`` out; ``FAILING_SECONDS`` is 60.
+    Red: ``Driver.readings`` lets ``NvmlUnavailable`` out; ``FAILING_SECONDS`` is 60.
     """
     agent.machine.cards, agent.machine.init = t4s(2), UNKNOWN
     agent.machine.write()

@@ -17,12 +17,13 @@ from cardwise import kube, options, settings_file
 from cardwise.agent.advertise import Advertiser
 from cardwise.agent.deviceplugin.assembly import device_plugin
 from cardwise.agent.deviceplugin.offer import Offer
+from cardwise.agent.driver import NO_LIBRARY
 from cardwise.agent.health import Change, Health
 from cardwise.agent.herald import Herald
 from cardwise.agent.metrics import Metrics
 from cardwise.agent.nvml import NvidiaLibrary
 from cardwise.agent.probe import failed, probe
-from cardwise.agent.publish import NO_LIBRARY, Publisher
+from cardwise.agent.publish import Publisher
 from cardwise.agent.server import listen
 from cardwise.agent.simulated import PROFILES, SimulatedNvml
 from cardwise.errors import BadDocument, CardwiseError, NvmlUnavailable

@@ -1,4 +1,7 @@
-"""NVML → readings: the one module that knows NVML's calls, constants and errors."""
+"""NVML → readings: the one module that knows NVML's calls, constants and errors.
+
+It is long because of that: whatever asks the library stands here, so that nothing else can.
+"""
 
 import ctypes
 import logging

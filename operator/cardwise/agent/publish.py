@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from cardwise import names
+from cardwise.agent.driver import Driver
 from cardwise.agent.health import Change, Health
-from cardwise.agent.memory import Memory
+from cardwise.agent.memory import Complaints, Memory
 from cardwise.agent.probe import Report, dated, failed, probe, told
-from cardwise.errors import ApiError, BadGPUNode, NvmlUnavailable
+from cardwise.errors import ApiError, BadGPUNode
 from cardwise.names import CardEvent
 from cardwise.ports import GPUNodeStore, Readings
 from cardwise.settings import Agent
@@ -26,8 +27,6 @@ LOG = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 """Between two looks at the cards. An illness is published within 10 s."""
-SILENT_SECONDS = 30.0
-"""For the driver's answer to a look; a first one may wake sleeping cards for seconds each."""
 FAILING_SECONDS = 20.0
 """At most between two looks while the driver fails, which begin at ``LOOK_SECONDS`` and double: to
 open a library that fails can be costly. A driver that answers is published within 30 s."""
@@ -36,11 +35,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 ALONE_SECONDS = 2.0
 """For the first answer of the API server: then the cards are offered by what the driver says alone.
 kubelet lets no container of a Pod with cards start again while nobody offers them."""
-HOPELESS_SECONDS = 600.0
-"""After this long of a failing driver a new process may do better: a container keeps the driver's
-library that there was at its start, and a new driver does not speak with an old library."""
-
-NO_LIBRARY = "this machine has no NVIDIA library (libnvidia-ml.so.1), so it has no cards to report"
 
 
 class Clock(Protocol):
@@ -78,10 +72,13 @@ class Publisher:
     failures: int = field(default=0, init=False)
     """Reports that the cluster did not take."""
     _memory: Memory = field(default_factory=Memory, init=False)
-    _asked: asyncio.Future[Readings | None] | None = field(default=None, init=False)
-    """A look that the driver has not answered yet."""
+    _complaints: Complaints = field(default_factory=Complaints, init=False)
+    _driver: Driver = field(init=False)
     _news: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _begun: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    def __post_init__(self) -> None:
+        self._driver = Driver(self.read, self.clock.monotonic, self._complaints)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Publish until ``stop`` is set. No failure of driver or cluster ends it."""
@@ -106,28 +103,23 @@ class Publisher:
             return ""  # a machine without cards is as it should be
         if isinstance(memory.readings, str):
             return f"the driver fails: {memory.readings}"
-        if memory.published is None or "cluster" in memory.complaints:
-            return memory.complaints.get("cluster", "nothing is published yet")
-        return ""
+        if complaint := self._complaints.last("cluster"):
+            return complaint
+        return "" if memory.published is not None else "nothing is published yet"
 
     def hopeless(self) -> str:
         """Why only a new process may do better; empty where this one does well, or may yet."""
-        since = self._memory.failing
-        if since is None or self.clock.monotonic() - since < HOPELESS_SECONDS:
-            return ""
-        return f"the driver fails for more than {HOPELESS_SECONDS:g} s: {self._memory.readings}"
+        return self._driver.hopeless()
 
     async def look(self) -> None:
         """Look at the cards once."""
         memory = self._memory
-        readings = await self._readings()
+        readings = await self._driver.readings()
         if isinstance(readings, str):
-            memory.failing = self.clock.monotonic() if memory.failing is None else memory.failing
             changes = self.health.fail(readings)
         elif readings is None:
             changes = ()
         else:
-            memory.failing = None
             readings, changes = self.health.judge(readings)
         memory.readings, memory.looked = readings, True
         for change in changes:
@@ -176,7 +168,9 @@ class Publisher:
                 await self.tell()
             except ApiError as error:
                 self.failures += 1
-                self._complain("cluster", f"GPUNode {self.name} is not published: {error}")
+                self._complaints.complain(
+                    "cluster", f"GPUNode {self.name} is not published: {error}"
+                )
                 pause = await self._rest(pause)
                 self._news.set()
             else:
@@ -190,10 +184,10 @@ class Publisher:
             try:
                 async for document in self.store.watch(self.name):
                     self._see(document)
-                    self._memory.complaints.pop("watch", None)
+                    self._complaints.settle("watch")
                     pause = 0.0
             except ApiError as error:
-                self._complain("watch", f"GPUNode {self.name} is not watched: {error}")
+                self._complaints.complain("watch", f"GPUNode {self.name} is not watched: {error}")
             pause = await self._rest(pause)
 
     async def _rest(self, pause: float) -> float:
@@ -235,28 +229,6 @@ class Publisher:
         self._learn(document)
         self._memory.read = True
 
-    async def _readings(self) -> Readings | str | None:
-        """What the driver says; a text says why it fails, None that there is none."""
-        # Where it still owes the last answer, another question would only wait behind that one.
-        self._asked = self._asked or asyncio.ensure_future(self.read())
-        done, _ = await asyncio.wait({self._asked}, timeout=SILENT_SECONDS)
-        if not done:
-            return self._failing(f"it has not answered for {SILENT_SECONDS:g} s")
-        asked, self._asked = self._asked, None
-        try:
-            readings = asked.result()
-        except NvmlUnavailable as error:
-            return self._failing(str(error))
-        if readings is None:
-            self._complain("driver", f"no GPUNode: {NO_LIBRARY}")
-        else:
-            self._memory.complaints.pop("driver", None)
-        return readings
-
-    def _failing(self, why: str) -> str:
-        self._complain("driver", f"the driver fails: {why}")
-        return why
-
     async def _publish(self, report: Report) -> None:
         memory = self._memory
         now = self.clock.now()
@@ -272,7 +244,7 @@ class Publisher:
         memory.due = self.clock.monotonic() + self.settings.reportSeconds * (
             1 - 0.1 * self.jitter()
         )
-        memory.complaints.pop("cluster", None)
+        self._complaints.settle("cluster")
         if report != before:
             LOG.info("%s", told(report, before))
             self._tell_unknown(report, before)
@@ -321,14 +293,9 @@ class Publisher:
         try:
             overrides = overrides_of(document)
         except BadGPUNode as error:
-            self._complain("overrides", f"the overrides stay as they were: {error}")
+            self._complaints.complain("overrides", f"the overrides stay as they were: {error}")
             return
         if overrides != self._memory.overrides:
             LOG.info("the overrides of GPUNode %s are now: %s", self.name, overrides)
             self._memory.overrides = overrides
-        self._memory.complaints.pop("overrides", None)
-
-    def _complain(self, about: str, sentence: str) -> None:
-        if sentence != self._memory.complaints.get(about):
-            LOG.warning("%s", sentence)
-            self._memory.complaints[about] = sentence
+        self._complaints.settle("overrides")
