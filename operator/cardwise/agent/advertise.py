@@ -15,7 +15,7 @@ from cardwise.errors import ApiError, BadGPUNode
 from cardwise.ports import NodeStatus
 from cardwise.wire.nodestatus import changes_of, resources_of
 
-LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 BETWEEN_SECONDS = 1.0
 """Between two writes, and between two watches: whoever undoes ours is not raced."""
@@ -86,7 +86,7 @@ class Advertiser:
                 if not await self.store.installed():
                     await self._take_back()
         except (ApiError, TimeoutError) as error:
-            LOG.warning(
+            _log.warning(
                 "node %s goes on advertising its cards if Cardwise is being uninstalled: %s",
                 self.name,
                 str(error) or "no answer in time",
@@ -137,7 +137,7 @@ class Advertiser:
     async def _advertise(self, changes: Mapping[str, int | None]) -> None:
         await self.store.advertise(self.name, changes)
         told = [f"{'no' if amount is None else amount} {name}" for name, amount in changes.items()]
-        LOG.info("node %s advertises %s", self.name, ", ".join(told))
+        _log.info("node %s advertises %s", self.name, ", ".join(told))
 
     def _failed(self, about: str, sentence: str, pause: float) -> float:
         """Say it, and how long to wait now."""
@@ -150,7 +150,7 @@ class Advertiser:
 
     def _complain(self, about: str, sentence: str) -> None:
         if sentence != self._complaints.get(about):
-            LOG.warning("%s", sentence)
+            _log.warning("%s", sentence)
             self._complaints[about] = sentence
 
 

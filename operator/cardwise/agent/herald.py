@@ -15,7 +15,7 @@ from cardwise.names import CardEvent
 from cardwise.ports import NodeEvents
 from cardwise.wire.events import cluster_event_body, node_ref
 
-LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 60.0
 """Between two events that say the same of the same card: one that comes and goes must not flood."""
@@ -77,7 +77,7 @@ class Herald:
                     pause = min(max(2 * pause, _FIRST_PAUSE), _LONGEST_PAUSE)
                     await asyncio.sleep(pause * (0.5 + self.jitter()))
                     continue
-                LOG.warning("event %s was not written: %s", event["reason"], error)
+                _log.warning("event %s was not written: %s", event["reason"], error)
             pause = 0.0
             if self._waiting and self._waiting[0] is event:
                 self._waiting.popleft()

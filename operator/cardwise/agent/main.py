@@ -36,7 +36,7 @@ from cardwise.ports import Nvml, Readings
 from cardwise.settings import Settings
 from cardwise.wire.gpunodes_written import document_of
 
-LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 SIMULATED = "simulated:"
 POD_NAMESPACE = "POD_NAMESPACE"
@@ -143,7 +143,7 @@ async def _publish(
     client = await kube.connect(kubeconfig)
     runner = None
     try:
-        LOG.info("the agent of node %s starts", name)
+        _log.info("the agent of node %s starts", name)
         nodes = KubeNodeStatus(client, namespace=_namespace())
         advertiser = Advertiser(
             name=name,
@@ -193,7 +193,7 @@ async def _publish(
             events.cancel()
         if through_gates and POD_NAMESPACE in os.environ:
             await advertiser.leave()
-        LOG.info("the agent of node %s ends", name)
+        _log.info("the agent of node %s ends", name)
     finally:
         if runner is not None:
             await runner.cleanup()
@@ -209,7 +209,7 @@ def _measured(source: Nvml, metrics: Metrics) -> Readings | None:
 
 
 def _changed(change: Change, herald: Herald, metrics: Metrics) -> None:
-    LOG.info("%s", change)
+    _log.info("%s", change)
     metrics.changed(change)
     herald.tell(change)
 

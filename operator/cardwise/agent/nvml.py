@@ -16,7 +16,7 @@ from cardwise.agent.joins import SWITCH, Joins
 from cardwise.errors import NvmlUnavailable
 from cardwise.ports import CardReading, Readings, Xid
 
-LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _BYTES_PER_MIB = 1024 * 1024
@@ -161,11 +161,11 @@ class _Session:
             if self._events is not None:
                 pynvml.nvmlEventSetFree(self._events)
         except pynvml.NVMLError as error:
-            LOG.debug("NVML did not free its events: %s", error)
+            _log.debug("NVML did not free its events: %s", error)
         try:
             pynvml.nvmlShutdown()
         except pynvml.NVMLError as error:
-            LOG.debug("NVML did not close: %s", error)
+            _log.debug("NVML did not close: %s", error)
 
     def _remember(self, cards: dict[int, CardReading], silent: dict[int, str]) -> tuple[str, ...]:
         """Add what was known of cards that don't even tell who they are; sentences of the rest."""

@@ -23,7 +23,7 @@ from cardwise.settings import Agent
 from cardwise.wire.gpunodes import conditions_of, overrides_of, version_of
 from cardwise.wire.gpunodes_written import report_of
 
-LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 """Between two looks at the cards. An illness is published within 10 s."""
@@ -246,7 +246,7 @@ class Publisher:
         )
         self._complaints.settle("cluster")
         if report != before:
-            LOG.info("%s", told(report, before))
+            _log.info("%s", told(report, before))
             self._tell_unknown(report, before)
         self._learn(document)
         self._begun.set()
@@ -272,7 +272,7 @@ class Publisher:
         """Take in what the watch tells."""
         before = self._memory.overrides
         if document is None:
-            LOG.info("GPUNode %s was deleted", self.name)
+            _log.info("GPUNode %s was deleted", self.name)
             self._memory.published = None
         else:
             self._learn(document)
@@ -296,6 +296,6 @@ class Publisher:
             self._complaints.complain("overrides", f"the overrides stay as they were: {error}")
             return
         if overrides != self._memory.overrides:
-            LOG.info("the overrides of GPUNode %s are now: %s", self.name, overrides)
+            _log.info("the overrides of GPUNode %s are now: %s", self.name, overrides)
             self._memory.overrides = overrides
         self._complaints.settle("overrides")

@@ -30,7 +30,7 @@ from cardwise.names import RESOURCE_COUNT
 from cardwise.ports import NodePods
 from cardwise.wire.fields import at, text
 
-LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 START_SECONDS: Final = 25.0
 """How long the API server is waited for at a start: kubelet itself gives up after 30."""
@@ -69,7 +69,7 @@ class Plugin:
             pods = await self.pods.pods(self.node, within=PREFER_SECONDS)
             entries = self._entries()
         except (ApiError, BadBody, OSError) as error:
-            LOG.info("kubelet's choice of slots is not steered: %s", error)
+            _log.info("kubelet's choice of slots is not steered: %s", error)
             return [choice.choose(each) for each in asked]
         return [choice.choose(each, choice.next_cards(pods, entries, each.size)) for each in asked]
 
@@ -87,7 +87,7 @@ class Plugin:
             async with asyncio.timeout(ALLOCATE_SECONDS):
                 pods, entries = await self._facts(), self._entries()
         except (BadBody, OSError) as error:  # a TimeoutError is an OSError
-            LOG.warning("nobody tells whose cards kubelet asks for: %s", error)
+            _log.warning("nobody tells whose cards kubelet asks for: %s", error)
         # Where nobody told of the runtime, the start asks again.
         if self.runtime.cdi is not False:
             return [_by_cdi(token) for token in tokens]
@@ -103,7 +103,7 @@ class Plugin:
         try:
             entries = checkpoint.of_start(self._entries(), RESOURCE_COUNT, ids)
         except (BadBody, OSError) as error:
-            LOG.warning("a container is not let start: %s", error)
+            _log.warning("a container is not let start: %s", error)
             raise StartRefused(str(error)) from error
         uid = entries[0].pod_uid
         tokens = {token for entry in entries for token in entry.tokens}
@@ -134,7 +134,7 @@ class Plugin:
                 },
             )
         except OSError as error:
-            LOG.warning("the CDI spec of Pod %s is not written: %s", uid, error)
+            _log.warning("the CDI spec of Pod %s is not written: %s", uid, error)
             raise StartRefused(f"the CDI spec is not written: {error}") from error
         self.teller.started(own)
 
@@ -173,7 +173,7 @@ class Plugin:
             except ApiError as error:
                 if str(error) != complaint:
                     complaint = str(error)
-                    LOG.warning("kubelet waits for the API server: %s", error)
+                    _log.warning("kubelet waits for the API server: %s", error)
             else:
                 if self.offer.cards and self.offer.settled:
                     return pods

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cardwise.wire.fields import at, text
 
-LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _VERSION: Final = re.compile(r"v?(\d+)\.")
 
@@ -59,7 +59,7 @@ class Runtime:
         version = text(at(await self.node(), "status", "nodeInfo", "containerRuntimeVersion"))
         if version and version != self._version:
             self._version = version
-            LOG.info(
+            _log.info(
                 "the container runtime is %s: cards are told %s CDI",
                 version,
                 "by" if self.cdi else "without",

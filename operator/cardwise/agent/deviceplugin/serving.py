@@ -28,7 +28,7 @@ from cardwise.agent.deviceplugin.plugin import Plugin, StartRefused
 from cardwise.errors import ApiError, BadBody
 from cardwise.names import RESOURCE_COUNT
 
-LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _PREFIX, _SUFFIX = "cardwise-", ".sock"
 """Of the names of our sockets."""
@@ -180,7 +180,7 @@ class Server:
             self._complain(f"kubelet does not register the device plugin: {_told(error)}")
             return False
         self._complaint = ""
-        LOG.info("kubelet knows the device plugin of %s", RESOURCE_COUNT)
+        _log.info("kubelet knows the device plugin of %s", RESOURCE_COUNT)
         return True
 
     # --- what kubelet asks ------------------------------------------------------------------------
@@ -214,12 +214,12 @@ class Server:
             try:
                 await self.plugin.sweep()
             except (ApiError, OSError) as error:
-                LOG.warning("nothing is removed of Pods that are gone: %s", error)
+                _log.warning("nothing is removed of Pods that are gone: %s", error)
             await asyncio.sleep(SWEEP_SECONDS)
 
     def _complain(self, sentence: str) -> None:
         if sentence != self._complaint:
-            LOG.warning("%s", sentence)
+            _log.warning("%s", sentence)
             self._complaint = sentence
 
 

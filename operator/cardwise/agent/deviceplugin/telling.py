@@ -16,7 +16,7 @@ from cardwise.wire.events import event_body
 from cardwise.wire.fields import annotations_of
 from cardwise.wire.pods import pod_ref
 
-LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 60.0
 """The same refusal of the same Pod is not told again before: kubelet tries every few seconds."""
@@ -50,7 +50,7 @@ class Teller:
 
     def refused(self, pod: dict[str, Any] | None, refusal: Refusal) -> None:
         """The Pod was not; None: there is no such Pod to tell of."""
-        LOG.warning("%s: %s", refusal.reason, refusal.message)
+        _log.warning("%s: %s", refusal.reason, refusal.message)
         if pod is None:
             return
         ref = pod_ref(pod)
@@ -93,4 +93,4 @@ class Teller:
         try:
             await telling
         except ApiError as error:
-            LOG.warning("not told of a Pod: %s", error)
+            _log.warning("not told of a Pod: %s", error)
