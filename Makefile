@@ -74,7 +74,7 @@ soak: guard $(STAMP) ## the controller's state machine for 200,000 steps, resuma
 	  $(if $(SEED),--seed $(SEED))
 
 # Why this machine can't have a real node; empty: it can.
-NO_NODE = PYTHONPATH=tests $(PY) -m node.machine
+NO_NODE = PYTHONPATH=tests $(PY) -m node.ground
 
 .PHONY: e2e-node
 e2e-node: guard controlplane ## tests on a real kubelet and containerd (root)

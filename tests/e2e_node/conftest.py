@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from node.machine import why_not
+from node.ground import why_not
 from node.stage import Ward
 
 

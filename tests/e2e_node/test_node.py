@@ -14,7 +14,7 @@ import yaml
 from cardwise import names
 from cardwise.names import Door
 from controlplane.api import Api, ApiError
-from node.machine import why_not
+from node.ground import why_not
 from node.pods import FOREVER, SEE, container, pod
 from node.stage import SLOTS, Ward
 

@@ -7,7 +7,7 @@ import pytest
 import build
 from cardwise import names
 from cardwise.names import Door, Reason
-from node.machine import why_not
+from node.ground import why_not
 from node.placing import PlacingStage
 from node.pods import SEE
 from stage import uuids

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from node import starts
-from node.machine import why_not
+from node.ground import why_not
 from node.pods import FOREVER, SEE, container
 from node.stage import Ward
 

@@ -5,16 +5,13 @@
         ...
 
 There is one at a time on a machine: kubelet's plugin directory is at a fixed place, and the control
-groups are the machine's. It takes root, and packages of Debian; `why_not` says what is missing.
+groups are the machine's. It takes root, and packages of Debian; `ground.why_not` says what is
+missing.
 """
 
 import contextlib
-import fcntl
-import functools
 import os
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
@@ -22,41 +19,11 @@ from typing import Any, Final, Self
 import yaml
 
 from controlplane.launcher import ControlPlane, ControlPlaneError, Process, free_port
-from node import images, settings
+from node import ground, images, settings
 
-_HERE: Final = Path(__file__).parent
-_BUILD: Final = _HERE.parent / "controlplane" / "build.sh"
-_LOCK: Final = Path("/var/lock/cardwise-node.lock")
-_CGROUPS: Final = Path("/sys/fs/cgroup")
 _PYTHON: Final = (sys.executable, "-I", "-S")
 _UNSHARE: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 _PODS: Final = "/api/v1/namespaces/default/pods"
-_GONE_SECONDS: Final = 5.0
-_CONTAINERS: Final = "k8s.io"
-"""containerd's control group for the containers of a Pod that names no parent."""
-
-
-@functools.cache
-def why_not(*, cdi: bool = True) -> str:
-    """Why this machine can't have a node, with a containerd that has CDI or not; empty: it can."""
-    if sys.platform != "linux" or os.geteuid() != 0:
-        return "kubelet and containerd need root"
-    tried = subprocess.run(
-        ["unshare", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "node", "/run"],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if tried.returncode:
-        return f"no namespaces can be made here: {tried.stderr.strip()}"
-    if not any((_CGROUPS / name).exists() for name in ("memory", "cgroup.controllers")):
-        return f"no control groups are mounted at {_CGROUPS}"
-    for more in [[]] if cdi else [[], ["containerd"]]:
-        command = [_HERE / "packages.sh", *more]
-        packages = subprocess.run(command, check=False, capture_output=True, text=True)
-        if packages.returncode == 3:
-            return packages.stderr.splitlines()[-1]
-    return ""
 
 
 class Node:
@@ -77,13 +44,13 @@ class Node:
         self._cdi = cdi
         self.name = name
         self.directory = directory
-        self._binaries = _built()
-        self._debian = Path(_output(_HERE / "packages.sh"))
-        self._runtime = self._binaries if cdi else _without_cdi()
+        self._binaries = ground.built()
+        self._debian = Path(ground.output(ground.HERE / "packages.sh"))
+        self._runtime = self._binaries if cdi else ground.without_cdi()
         self._port, self._health_port = free_port(), free_port()
         self._holder = cp.start_process(
             f"{name}-namespaces",
-            [*_UNSHARE, *_PYTHON, str(_HERE / "init.py"), str(directory)],
+            [*_UNSHARE, *_PYTHON, str(ground.HERE / "init.py"), str(directory)],
         )
         cp.wait("the node's namespaces", (directory / "namespaces-ready").exists, 10)
 
@@ -97,7 +64,7 @@ class Node:
         ``network`` is the script of a CNI plugin; without it Pods have to be on the host's network.
         ``cdi`` is whether containerd is one that has CDI.
         """
-        with _alone():
+        with ground.alone():
             directory = cp.directory / name
             directory.mkdir()
             node = cls(cp, name, directory, network, cdi=cdi)
@@ -114,7 +81,7 @@ class Node:
             if process is not None:
                 process.kill()
         self._holder.kill()
-        _remove_cgroups()
+        ground.remove_cgroups()
 
     # --- processes --------------------------------------------------------------------------------
 
@@ -169,10 +136,10 @@ class Node:
     def ctr_lines(self, *words: str) -> list[str]:
         """Likewise, line by line."""
         ctr = [str(self._runtime / "ctr"), "--address", settings.CONTAINERD_SOCKET]
-        return _lines(*self._enter(), *ctr, "--namespace", _CONTAINERS, *words)
+        return ground.lines(*self._enter(), *ctr, "--namespace", ground.CONTAINERS, *words)
 
     def _enter(self) -> list[str]:
-        return [*_PYTHON, str(_HERE / "enter.py"), str(self._holder.pid)]
+        return [*_PYTHON, str(ground.HERE / "enter.py"), str(self._holder.pid)]
 
     # --- Pods -------------------------------------------------------------------------------------
 
@@ -273,52 +240,3 @@ class Node:
             each["type"] == "Ready" and each["status"] == "True"
             for each in found.get("conditions", ())
         )
-
-
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Hold the machine's one place for a node; wait for it where another run has it."""
-    with _LOCK.open("wb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            sys.stderr.write("node: another run has a node on this machine; waiting for it\n")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _remove_cgroups() -> None:
-    """Remove the control groups of the containers, which are gone a moment after their kill."""
-    deadline = time.monotonic() + _GONE_SECONDS
-    while found := sorted(_CGROUPS.glob(f"*/{_CONTAINERS}/**/"), reverse=True):
-        for group in found:
-            with contextlib.suppress(OSError):
-                group.rmdir()
-        if time.monotonic() > deadline:
-            return
-        time.sleep(0.05)
-
-
-def _built() -> Path:
-    return Path(_output(_BUILD, "node"))
-
-
-def _without_cdi() -> Path:
-    """Where the programs of a containerd that has no CDI are."""
-    return Path(_output(_HERE / "packages.sh", "containerd")) / "usr/bin"
-
-
-def _output(*argv: str | Path) -> str:
-    """The last line that a program printed."""
-    return _lines(*argv)[-1]
-
-
-def _lines(*argv: str | Path) -> list[str]:
-    command = [str(word) for word in argv]
-    return subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, text=True
-    ).stdout.splitlines()
-
-
-if __name__ == "__main__":
-    sys.stdout.write(why_not())

@@ -1,4 +1,7 @@
-"""A node with Cardwise's agent on it: simulated cards, the real plugin, a real kubelet."""
+"""A node with Cardwise's agent on it: simulated cards, the real plugin, a real kubelet.
+
+One class, for a test speaks to one thing: what it does to the node, and what it sees there.
+"""
 
 import contextlib
 import os
