@@ -20,8 +20,9 @@ from cardwise.errors import ApiError, BadGPUNode
 from cardwise.names import CardEvent
 from cardwise.ports import GPUNodeStore, Readings
 from cardwise.settings import Agent
-from cardwise.wire.gpunodes import conditions_of, overrides_of, version_of
+from cardwise.wire.gpunodes import conditions_of, overrides_of
 from cardwise.wire.gpunodes_written import report_of
+from cardwise.wire.pods import version_number
 
 _log = logging.getLogger(__name__)
 
@@ -284,7 +285,7 @@ class Publisher:
         if document is None:
             return
         # The watch's cache may be behind the answer to a write.
-        version = version_of(document)
+        version = version_number(document)
         if version < self._memory.version:
             return
         self._memory.version = version

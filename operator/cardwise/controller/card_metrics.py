@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from cardwise.engine.usage import booking_uses
 from cardwise.ledger import Ledger, PodEntry
-from cardwise.model import Card, CardUse, NodeView
+from cardwise.model import NO_USE, Card, CardUse, NodeView
 
 ZONE = "vGPU"
 MIB = 1024 * 1024
@@ -18,7 +18,6 @@ _AT_ONCE = 100
 """Nodes, or Pods, that are looked at in one part."""
 _LINES = 1000
 """Lines in one part."""
-_NO_USE = CardUse(0, 0, 0)
 
 
 class _Gauge:
@@ -89,7 +88,7 @@ class CardMetrics:
                 continue
             uses = account.uses()
             for card in account.cards():
-                use = uses.get(card.uuid, _NO_USE)
+                use = uses.get(card.uuid, NO_USE)
                 index, rest = _labels(node, card)
                 labels, of_cores = f"{index},{rest}", f'device_cores="{card.cores}"'
                 given = use.memory_mib * MIB

@@ -14,7 +14,6 @@ from cardwise.controller.clock import Clock, rfc3339
 from cardwise.controller.duty import Duty
 from cardwise.errors import ApiError
 from cardwise.names import (
-    MANAGER_AGENT,
     MANAGER_HAMI,
     NODE_REGISTER,
     NODE_SCORE,
@@ -25,6 +24,7 @@ from cardwise.names import (
 from cardwise.ports import Cluster
 from cardwise.wire import registered
 from cardwise.wire.fields import annotations_of, at, items, text
+from cardwise.wire.gpunodes import is_by_agent, is_from_hami
 
 _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 1.0
@@ -274,11 +274,8 @@ def _what_counts(node: Json) -> Json:
 
 def _seen(document: Json) -> _Seen:
     return _Seen(
-        ours=at(document, "metadata", "labels", SOURCE) == SOURCE_HAMI,
-        by_agent=any(
-            at(each, "manager") == MANAGER_AGENT
-            for each in items(at(document, "metadata", "managedFields"))
-        ),
+        ours=is_from_hami(document),
+        by_agent=is_by_agent(document),
         has_spec=bool(at(document, "spec")),
         version=text(at(document, "metadata", "resourceVersion")),
         owners=items(at(document, "metadata", "ownerReferences")),

@@ -49,15 +49,20 @@ def gpunode_of(document: Json) -> GPUNode:
             links=None if status.get("links") is None else _links_of(status["links"]),
             cordoned=_cordoned_of(spec.get("cordonedCards")),
             reported_at=_time_of(status.get("reportedAt"), "status.reportedAt"),
-            by_hami=_by_hami(document),
+            by_hami=is_from_hami(document) and not is_by_agent(document),
         )
     except BadGPUNode as error:
         raise BadGPUNode(f"GPUNode {name}: {error}") from error
 
 
-def _by_hami(document: Json) -> bool:
-    """Whether HAMi's device plugin hands out the cards; an agent's report wins over the label."""
-    return at(document, "metadata", "labels", names.SOURCE) == names.SOURCE_HAMI and not any(
+def is_from_hami(document: Json) -> bool:
+    """Whether it says that it was built from HAMi's annotations."""
+    return at(document, "metadata", "labels", names.SOURCE) == names.SOURCE_HAMI
+
+
+def is_by_agent(document: Json) -> bool:
+    """Whether an agent of ours wrote into it; its report wins over what was built from HAMi's."""
+    return any(
         at(each, "manager") == names.MANAGER_AGENT
         for each in items(at(document, "metadata", "managedFields"))
     )
@@ -123,12 +128,6 @@ def uses_of(document: Json) -> dict[str, CardUse]:
     except BadGPUNode as error:
         raise BadGPUNode(f"GPUNode {_name_of(document)}: {error}") from error
     return uses
-
-
-def version_of(document: Json) -> int:
-    """The resource version; 0 where there is none that can be compared."""
-    written = text(at(document, "metadata", "resourceVersion"))
-    return int(written) if written.isdecimal() else 0
 
 
 def cordoned_by_annotation(node_document: Json) -> frozenset[str]:

@@ -50,7 +50,7 @@ Json = dict[str, Any]
 class _Case:
     """One pinned Pod that is followed."""
 
-    it: PinnedPod
+    pinned: PinnedPod
     number: int
     """Of its version."""
     seen: float
@@ -121,8 +121,8 @@ class Refusals:
         it = None if deleted else pinned.pinned_pod(pod)
         if it is None:
             self._drop(uid)
-        elif case is not None and (case.evicted or case.it.state is it.state):
-            case.it, case.number, case.seen = it, number, now
+        elif case is not None and (case.evicted or case.pinned.state is it.state):
+            case.pinned, case.number, case.seen = it, number, now
         else:
             case = self._cases[uid] = _Case(it, number, now, now, self._duty.term)
             self._restart(case)
@@ -150,14 +150,14 @@ class Refusals:
     def _restart(self, case: _Case) -> None:
         """Count from now on."""
         case.since, case.term, case.due = self._clock.monotonic(), self._duty.term, _NEVER
-        if case.it.state is State.REFUSED:
+        if case.pinned.state is State.REFUSED:
             self._put(case, case.since + min(TOLD_SECONDS, self._borne))
-        elif case.it.state is State.UNSEEN:
+        elif case.pinned.state is State.UNSEEN:
             self._put(case, case.since + self._borne)
 
     def _put(self, case: _Case, due: float) -> None:
         case.due = due
-        heapq.heappush(self._dues, (due, case.it.pod.uid))
+        heapq.heappush(self._dues, (due, case.pinned.pod.uid))
         self._news.set()
 
     def _head(self) -> _Case | None:
@@ -200,7 +200,7 @@ class Refusals:
 
     async def _act(self, case: _Case) -> None:
         """Do what is due, on the Pod as it is now: the watch may be late."""
-        ref, due = case.it.pod, case.due
+        ref, due = case.pinned.pod, case.due
         try:
             pod = await self._cluster.pod(ref.namespace, ref.name)
         except ApiError as error:
@@ -213,9 +213,9 @@ class Refusals:
         self.see_pod(pod, deleted=False)
         if self._cases.get(ref.uid) is not case or case.due != due or self._duty.refusal():
             return  # it has become another matter meanwhile
-        if case.it.state is State.UNSEEN:
+        if case.pinned.state is State.UNSEEN:
             seconds = int(self._clock.monotonic() - case.since)
-            note = pinned.absent_note(case.it, seconds)
+            note = pinned.absent_note(case.pinned, seconds)
             self._recorder.post(ref, EventReason.SCHEDULER_ABSENT, note)
             self._put(case, self._clock.monotonic() + TOLD_AGAIN_SECONDS)
         elif self._evictable_at(case) <= self._clock.monotonic():
@@ -225,7 +225,7 @@ class Refusals:
 
     def _tell_refused(self, case: _Case) -> None:
         """Say what kube-scheduler says, and what follows."""
-        it = case.it
+        it = case.pinned
         if not self._may_go(it):
             follows, again = pinned.stays_note(it), TOLD_AGAIN_SECONDS
         elif it.nominated:
@@ -246,13 +246,13 @@ class Refusals:
 
     def _evictable_at(self, case: _Case) -> float:
         """Monotonic seconds from which on the Pod may be evicted."""
-        if not self._may_go(case.it) or case.it.nominated:
+        if not self._may_go(case.pinned) or case.pinned.nominated:
             return _NEVER
-        return max(case.since + self._borne, self.evictions.free_at(case.it.owner))
+        return max(case.since + self._borne, self.evictions.free_at(case.pinned.owner))
 
     async def _evict(self, case: _Case) -> None:
         """Evict the Pod, if it is what was just seen: unbound, and refused."""
-        it, seconds = case.it, int(self._clock.monotonic() - case.since)
+        it, seconds = case.pinned, int(self._clock.monotonic() - case.since)
         ref = it.pod
         try:
             await self._cluster.evict(ref.namespace, ref.name, uid=ref.uid, version=it.version)
@@ -267,13 +267,13 @@ class Refusals:
         self._recorder.post(ref, EventReason.PINNED_NODE_REFUSED, note)
 
     def _not_evicted(self, case: _Case, error: ApiError) -> None:
-        ref = case.it.pod
+        ref = case.pinned.pod
         self._counted(_RESULTS.get(error.status or 0, "failed"))
         if error.status == 404:
             self._drop(ref.uid)
             return
         if error.status is None:
-            self.evictions.charge(case.it.owner, case.it.node)  # it may have happened
+            self.evictions.charge(case.pinned.owner, case.pinned.node)  # it may have happened
         _log.info("Pod %s was not evicted, it is tried again: %s", ref, error)
         again = _CHANGED_SECONDS if error.status == 409 else _AGAIN_SECONDS
         self._put(case, self._clock.monotonic() + again)
