@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cardwise.agent.complaints import Complaints
 from cardwise.errors import ApiError, BadGPUNode
 from cardwise.ports import NodeStatus
 from cardwise.wire.nodestatus import changes_of, resources_of
@@ -41,14 +42,14 @@ class Advertiser:
     """As the watch saw it last."""
     _begun: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _news: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _complaints: dict[str, str] = field(default_factory=dict, init=False)
+    _complaints: Complaints = field(default_factory=Complaints, init=False)
 
     def learn(self, gpunode: dict[str, Any]) -> None:
         """Take in what was published."""
         try:
             self._wanted = resources_of(gpunode, bounded=self.bounded)
         except BadGPUNode as error:
-            self._complain("gpunode", f"what is advertised stays as it was: {error}")
+            self._complaints.complain("gpunode", f"what is advertised stays as it was: {error}")
             return
         self._begun.set()
         self._news.set()
@@ -141,17 +142,12 @@ class Advertiser:
 
     def _failed(self, about: str, sentence: str, pause: float) -> float:
         """Say it, and how long to wait now."""
-        self._complain(about, f"node {self.name} {sentence}")
+        self._complaints.complain(about, f"node {self.name} {sentence}")
         return min(max(2 * pause, BETWEEN_SECONDS), LONGEST_PAUSE)
 
     def _well(self, about: str) -> float:
-        self._complaints.pop(about, None)
+        self._complaints.settle(about)
         return 0.0
-
-    def _complain(self, about: str, sentence: str) -> None:
-        if sentence != self._complaints.get(about):
-            _log.warning("%s", sentence)
-            self._complaints[about] = sentence
 
 
 async def _sleep(stop: asyncio.Event, seconds: float) -> None:

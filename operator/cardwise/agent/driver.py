@@ -7,7 +7,7 @@ the loops around it must go on.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from cardwise.agent.memory import Complaints
+from cardwise.agent.complaints import Complaints
 from cardwise.errors import NvmlUnavailable
 from cardwise.ports import Readings
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from cardwise import names
+from cardwise.agent.complaints import Complaints
 from cardwise.agent.driver import Driver
 from cardwise.agent.health import Change, Health
-from cardwise.agent.memory import Complaints, Memory
+from cardwise.agent.memory import Memory
 from cardwise.agent.probe import Report, dated, failed, probe, told
 from cardwise.errors import ApiError, BadGPUNode
 from cardwise.names import CardEvent

@@ -2,17 +2,15 @@
 
 from collections.abc import AsyncIterator
 from typing import Any
-from urllib.parse import quote
 
 from cardwise.errors import ApiError
 from cardwise.kube.client import PAGE, Client, or_none
-from cardwise.kube.gpunodes import GPUNODES, apply_metadata, apply_status
+from cardwise.kube.gpunodes import GPUNODES, apply_metadata, apply_status, gpunode_path
+from cardwise.kube.paths import MERGE, UNFINISHED, create_event, node_path, pod_path, segment
 
-_MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _POD_GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1"
-_UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class KubeCluster:
@@ -25,7 +23,7 @@ class KubeCluster:
 
     def unfinished_pods(self) -> AsyncIterator[list[dict[str, Any]]]:
         """Every Pod that is not Succeeded or Failed, in chunks of one consistent list."""
-        return self._pages("/api/v1/pods", {"fieldSelector": _UNFINISHED})
+        return self._pages("/api/v1/pods", {"fieldSelector": UNFINISHED})
 
     def gpunodes(self) -> AsyncIterator[list[dict[str, Any]]]:
         """Every GPUNode, in chunks."""
@@ -53,7 +51,7 @@ class KubeCluster:
 
     async def pod_group(self, namespace: str, name: str) -> dict[str, Any] | None:
         """One PodGroup of the coscheduling plugin; None also where there is no such kind."""
-        path = f"{_POD_GROUPS}/namespaces/{_segment(namespace)}/podgroups/{_segment(name)}"
+        path = f"{_POD_GROUPS}/namespaces/{segment(namespace)}/podgroups/{segment(name)}"
         return await self._find(path)
 
     async def device_classes(self) -> list[dict[str, Any]]:
@@ -68,41 +66,41 @@ class KubeCluster:
 
     async def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """One Pod as it is now (a quorum read), or None."""
-        return await self._find(_pod_path(namespace, name))
+        return await self._find(pod_path(namespace, name))
 
     async def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
         """One Lease as it is now (a quorum read), or None."""
-        return await self._find(f"{_leases_path(namespace)}/{_segment(name)}")
+        return await self._find(f"{_leases_path(namespace)}/{segment(name)}")
 
     async def write_lease(self, lease: dict[str, Any]) -> dict[str, Any]:
         """Replace the version of a Lease that was read; without a version, create it."""
         metadata = lease["metadata"]
         method, path = "POST", _leases_path(metadata["namespace"])
         if metadata.get("resourceVersion"):
-            method, path = "PUT", f"{path}/{_segment(metadata['name'])}"
+            method, path = "PUT", f"{path}/{segment(metadata['name'])}"
         return await self._client.request(method, path, body=lease, within=2.0)
 
     async def node(self, name: str) -> dict[str, Any] | None:
         """One Node as it is now (a quorum read), or None."""
-        return await self._find(_node_path(name))
+        return await self._find(node_path(name))
 
     async def patch_node(self, name: str, patch: dict[str, Any], *, within: float) -> None:
         """Merge a patch into a Node."""
-        path = _node_path(name)
-        await self._client.request("PATCH", path, body=patch, content_type=_MERGE, within=within)
+        path = node_path(name)
+        await self._client.request("PATCH", path, body=patch, content_type=MERGE, within=within)
 
     async def bind(self, binding: dict[str, Any], *, within: float) -> None:
         """Send a Binding: node, annotations and identity in one write."""
         metadata = binding["metadata"]
-        path = _pod_path(metadata["namespace"], metadata["name"])
+        path = pod_path(metadata["namespace"], metadata["name"])
         await self._client.request("POST", f"{path}/binding", body=binding, within=within)
 
     async def patch_pod(
         self, namespace: str, name: str, patch: dict[str, Any], *, within: float
     ) -> None:
         """Merge a patch into a Pod."""
-        path = _pod_path(namespace, name)
-        await self._client.request("PATCH", path, body=patch, content_type=_MERGE, within=within)
+        path = pod_path(namespace, name)
+        await self._client.request("PATCH", path, body=patch, content_type=MERGE, within=within)
 
     async def evict(self, namespace: str, name: str, *, uid: str, version: str) -> None:
         """Have one Pod deleted by the Eviction API, if it is this version of this Pod."""
@@ -112,34 +110,33 @@ class KubeCluster:
             "metadata": {"namespace": namespace, "name": name},
             "deleteOptions": {"preconditions": {"uid": uid, "resourceVersion": version}},
         }
-        path = f"{_pod_path(namespace, name)}/eviction"
+        path = f"{pod_path(namespace, name)}/eviction"
         await self._client.request("POST", path, body=eviction)
 
     async def dry_run_pod_template(self, template: dict[str, Any]) -> dict[str, Any]:
         """What would be stored of a new PodTemplate, all webhooks asked; nothing is."""
-        path = f"/api/v1/namespaces/{_segment(template['metadata']['namespace'])}/podtemplates"
+        path = f"/api/v1/namespaces/{segment(template['metadata']['namespace'])}/podtemplates"
         return await self._client.request("POST", path, query={"dryRun": "All"}, body=template)
 
     async def create_event(self, event: dict[str, Any]) -> None:
         """Post an event (events.k8s.io/v1)."""
-        path = _events_path(event["metadata"]["namespace"])
-        await self._client.request("POST", path, body=event)
+        await create_event(self._client, event)
 
     async def count_event(self, namespace: str, name: str, again: dict[str, Any]) -> None:
         """Say that an event happened again, by core/v1: there its text may change."""
-        path = f"/api/v1/namespaces/{_segment(namespace)}/events/{_segment(name)}"
-        await self._client.request("PATCH", path, body=again, content_type=_MERGE)
+        path = f"/api/v1/namespaces/{segment(namespace)}/events/{segment(name)}"
+        await self._client.request("PATCH", path, body=again, content_type=MERGE)
 
     async def annotate_node(self, name: str, key: str, value: str) -> None:
         """Set one annotation of a Node."""
         body = {"metadata": {"annotations": {key: value}}}
-        await self._client.request("PATCH", _node_path(name), body=body, content_type=_MERGE)
+        await self._client.request("PATCH", node_path(name), body=body, content_type=MERGE)
 
     async def annotate_pod(self, namespace: str, name: str, key: str, value: str) -> None:
         """Set one annotation of a Pod (our own)."""
-        path = _pod_path(namespace, name)
+        path = pod_path(namespace, name)
         body = {"metadata": {"annotations": {key: value}}}
-        await self._client.request("PATCH", path, body=body, content_type=_MERGE)
+        await self._client.request("PATCH", path, body=body, content_type=MERGE)
 
     async def apply_gpunode(self, name: str, metadata: dict[str, Any], manager: str) -> None:
         """Server-side apply of a part of a GPUNode's metadata; it is made where there is none."""
@@ -154,29 +151,29 @@ class KubeCluster:
     async def delete_gpunode(self, name: str, version: str) -> None:
         """Delete a GPUNode, if it is this version of it."""
         options = {"preconditions": {"resourceVersion": version}}
-        await self._client.request("DELETE", f"{GPUNODES}/{_segment(name)}", body=options)
+        await self._client.request("DELETE", gpunode_path(name), body=options)
 
     async def secret(self, namespace: str, name: str) -> dict[str, Any] | None:
         """One Secret as it is now (a quorum read), or None."""
-        return await self._find(f"{_secrets_path(namespace)}/{_segment(name)}")
+        return await self._find(f"{_secrets_path(namespace)}/{segment(name)}")
 
     async def write_secret(self, secret: dict[str, Any]) -> None:
         """Replace the version of a Secret that was read; without a version, create it."""
         metadata = secret["metadata"]
         path = _secrets_path(metadata["namespace"])
         if metadata.get("resourceVersion"):
-            path = f"{path}/{_segment(metadata['name'])}"
+            path = f"{path}/{segment(metadata['name'])}"
             await self._client.request("PUT", path, body=secret)
         else:
             await self._client.request("POST", path, body=secret)
 
     async def webhook_configuration(self, name: str) -> dict[str, Any] | None:
         """One MutatingWebhookConfiguration as it is now (a quorum read), or None."""
-        return await self._find(f"{_WEBHOOKS}/{_segment(name)}")
+        return await self._find(f"{_WEBHOOKS}/{segment(name)}")
 
     async def patch_webhook_configuration(self, name: str, change: dict[str, Any]) -> None:
         """Strategic merge into a MutatingWebhookConfiguration."""
-        path = f"{_WEBHOOKS}/{_segment(name)}"
+        path = f"{_WEBHOOKS}/{segment(name)}"
         await self._client.request("PATCH", path, body=change, content_type=_STRATEGIC)
 
     async def _find(self, path: str) -> dict[str, Any] | None:
@@ -189,34 +186,9 @@ class KubeCluster:
         return self._client.pages(path, query=query, limit=self._chunk)
 
 
-def _segment(name: str) -> str:
-    """A name as one step of a path.
-
-    Names come from whoever calls /filter and /bind: none may lead to another path than its own.
-
-    Raises:
-        ApiError: it is no name of any object, but a step on the spot or back.
-    """
-    if name in (".", ".."):
-        raise ApiError(404, f'nothing is named "{name}"')
-    return quote(name, safe="")
-
-
-def _node_path(name: str) -> str:
-    return f"/api/v1/nodes/{_segment(name)}"
-
-
-def _pod_path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
-
-
-def _events_path(namespace: str) -> str:
-    return f"/apis/events.k8s.io/v1/namespaces/{_segment(namespace)}/events"
-
-
 def _leases_path(namespace: str) -> str:
-    return f"/apis/coordination.k8s.io/v1/namespaces/{_segment(namespace)}/leases"
+    return f"/apis/coordination.k8s.io/v1/namespaces/{segment(namespace)}/leases"
 
 
 def _secrets_path(namespace: str) -> str:
-    return f"/api/v1/namespaces/{_segment(namespace)}/secrets"
+    return f"/api/v1/namespaces/{segment(namespace)}/secrets"

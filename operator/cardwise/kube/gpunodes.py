@@ -5,10 +5,10 @@ Agent and controller each apply their own part of the status, so ``apply_status`
 
 from collections.abc import AsyncIterator
 from typing import Any
-from urllib.parse import quote
 
 from cardwise.errors import ApiError
 from cardwise.kube.client import Client, or_none
+from cardwise.kube.paths import node_path, segment
 from cardwise.names import API_GROUP, API_VERSION, GPUNODE_KIND, GPUNODE_PLURAL
 
 _APPLY = "application/apply-patch+yaml"
@@ -16,6 +16,11 @@ _KIND = {"apiVersion": f"{API_GROUP}/{API_VERSION}", "kind": GPUNODE_KIND}
 
 GPUNODES = f"/apis/{API_GROUP}/{API_VERSION}/{GPUNODE_PLURAL}"
 """The path of the collection."""
+
+
+def gpunode_path(name: str) -> str:
+    """Of a GPUNode."""
+    return f"{GPUNODES}/{segment(name)}"
 
 
 async def apply_metadata(client: Client, name: str, metadata: dict[str, Any], manager: str) -> None:
@@ -26,7 +31,7 @@ async def apply_metadata(client: Client, name: str, metadata: dict[str, Any], ma
     """
     await client.request(
         "PATCH",
-        _path(name),
+        gpunode_path(name),
         query={"fieldManager": manager, "force": "true"},
         body={**_KIND, "metadata": {**metadata, "name": name}},
         content_type=_APPLY,
@@ -44,7 +49,7 @@ async def apply_status(
     """
     return await client.request(
         "PATCH",
-        f"{_path(name)}/status",
+        f"{gpunode_path(name)}/status",
         query={"fieldManager": manager, "force": str(force).lower()},
         body={**_KIND, "metadata": {"name": name}, "status": status},
         content_type=_APPLY,
@@ -59,7 +64,7 @@ class KubeGPUNodes:
 
     async def get(self, name: str) -> dict[str, Any] | None:
         """The GPUNode as it is; None where there is none."""
-        return await or_none(self._client.request("GET", _path(name)))
+        return await or_none(self._client.request("GET", gpunode_path(name)))
 
     async def create(self, name: str) -> None:
         """Make an empty GPUNode that is the Node's own, so that it goes when the Node goes.
@@ -68,7 +73,7 @@ class KubeGPUNodes:
         """
         metadata: dict[str, Any] = {"name": name}
         try:
-            node = await self._client.request("GET", f"/api/v1/nodes/{quote(name, safe='')}")
+            node = await self._client.request("GET", node_path(name))
         except ApiError as error:
             if error.status == 404:
                 return
@@ -96,7 +101,3 @@ class KubeGPUNodes:
         query = {"fieldSelector": f"metadata.name={name}"}
         async for event in self._client.watch(GPUNODES, query=query):
             yield None if event["type"] == "DELETED" else event["object"]
-
-
-def _path(name: str) -> str:
-    return f"{GPUNODES}/{quote(name, safe='')}"

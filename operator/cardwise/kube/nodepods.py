@@ -1,15 +1,12 @@
 """The Pods of one node: the adapter of ``ports.NodePods``, which the agent asks."""
 
 from typing import Any
-from urllib.parse import quote
 
 from cardwise.errors import ApiError
 from cardwise.kube.client import Client
+from cardwise.kube.paths import MERGE, UNFINISHED, create_event, pod_path
 from cardwise.model import PodRef
 from cardwise.names import BIND_PHASE
-
-_MERGE = "application/merge-patch+json"
-_UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class KubeNodePods:
@@ -26,21 +23,20 @@ class KubeNodePods:
         answer = await self._client.request(
             "GET",
             "/api/v1/pods",
-            query={"fieldSelector": f"spec.nodeName={node},{_UNFINISHED}"},
+            query={"fieldSelector": f"spec.nodeName={node},{UNFINISHED}"},
             within=within,
         )
         return answer.get("items") or []
 
     async def set_phase(self, pod: PodRef, phase: str) -> None:
         """Through the status, because who may patch a Pod may change its images."""
-        path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
         try:
             await self._client.request(
                 "PATCH",
-                f"{path}/status",
+                f"{pod_path(pod.namespace, pod.name)}/status",
                 # The UID: a namesake in the Pod's place makes it a conflict.
                 body={"metadata": {"uid": pod.uid, "annotations": {BIND_PHASE: phase}}},
-                content_type=_MERGE,
+                content_type=MERGE,
             )
         except ApiError as error:
             if error.status not in (404, 409):
@@ -48,7 +44,4 @@ class KubeNodePods:
 
     async def create_event(self, event: dict[str, Any]) -> None:
         """Post an event (events.k8s.io/v1)."""
-        namespace = quote(event["metadata"]["namespace"], safe="")
-        await self._client.request(
-            "POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", body=event
-        )
+        await create_event(self._client, event)

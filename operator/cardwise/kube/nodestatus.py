@@ -2,14 +2,13 @@
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
-from urllib.parse import quote
 
 from cardwise.errors import ApiError
 from cardwise.kube.client import Client, or_none
+from cardwise.kube.paths import MERGE, create_event, node_path, segment
 from cardwise.names import AGENT_DAEMONSET, MANAGER_AGENT
 from cardwise.wire.nodestatus import patch_of
 
-_MERGE = "application/merge-patch+json"
 _NODES = "/api/v1/nodes"
 
 
@@ -21,9 +20,7 @@ class KubeNodeEvents:
 
     async def create_event(self, event: dict[str, Any]) -> None:
         """Post an event (events.k8s.io/v1)."""
-        namespace = quote(event["metadata"]["namespace"], safe="")
-        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-        await self._client.request("POST", path, body=event)
+        await create_event(self._client, event)
 
 
 class KubeNodeStatus:
@@ -33,12 +30,12 @@ class KubeNodeStatus:
         """Make the adapter; ``namespace`` is where the agents' DaemonSet is."""
         self._client = client
         self._daemonset = (
-            f"/apis/apps/v1/namespaces/{quote(namespace, safe='')}/daemonsets/{AGENT_DAEMONSET}"
+            f"/apis/apps/v1/namespaces/{segment(namespace)}/daemonsets/{AGENT_DAEMONSET}"
         )
 
     async def get(self, name: str) -> dict[str, Any] | None:
         """The Node as it is (a quorum read); None where there is none."""
-        return await or_none(self._client.request("GET", _path(name)))
+        return await or_none(self._client.request("GET", node_path(name)))
 
     async def watch(self, name: str) -> AsyncIterator[dict[str, Any] | None]:
         """The Node as it is, then after each change, None when it went.
@@ -59,10 +56,10 @@ class KubeNodeStatus:
         try:
             await self._client.request(
                 "PATCH",
-                f"{_path(name)}/status",
+                f"{node_path(name)}/status",
                 query={"fieldManager": MANAGER_AGENT},
                 body=patch_of(changes),
-                content_type=_MERGE,
+                content_type=MERGE,
             )
         except ApiError as error:
             if error.status != 404:
@@ -72,7 +69,3 @@ class KubeNodeStatus:
         """Whether the agents' DaemonSet is there, and is not being deleted (a quorum read)."""
         found = await or_none(self._client.request("GET", self._daemonset))
         return found is not None and "deletionTimestamp" not in found["metadata"]
-
-
-def _path(name: str) -> str:
-    return f"{_NODES}/{quote(name, safe='')}"
