@@ -168,6 +168,18 @@ class World:
 
 
 @contextlib.asynccontextmanager
+async def at_work(*documents: Json, settings: Settings | None = None) -> AsyncIterator[World]:
+    """A controller at work over a cluster of these, whose watch shows every write at once."""
+    world = await World(*documents, settings=settings).load()
+    world.cluster.watch = world.show
+    if world.controller.gates_door is not None:
+        world.controller.gates_door.begin()
+    async with world.running():
+        await passing(0.1)
+        yield world
+
+
+@contextlib.asynccontextmanager
 async def background(*coroutines: Any) -> AsyncIterator[list["asyncio.Task[None]"]]:
     """Run coroutines beside the block; one that died of an error fails the test."""
     tasks = [asyncio.ensure_future(each) for each in coroutines]

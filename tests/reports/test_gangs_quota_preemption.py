@@ -4,8 +4,7 @@ Each test shows the kind of fault, by both doors where both are concerned. Its d
 the change of the product that makes it red.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,11 +14,12 @@ from cardwise.names import GANG, GANG_SIZE, GATE, Door, NodeReason, Reason
 from cardwise.settings import Scheduling, Settings
 from cardwise.wire.pods import placed_node
 from cardwise.wire.quotas import warnings_of
-from controllers import World, passing
+from controllers import World, at_work, passing
 from reports import fixtures
 
 Json = dict[str, Any]
 GATES = Settings(scheduling=Scheduling(door=Door.GATES))
+door = partial(at_work, settings=GATES)
 SECONDS = 2.0
 """The reports' limit for what should happen at once."""
 
@@ -27,19 +27,6 @@ SECONDS = 2.0
 def gated(name: str, **fields: Any) -> Json:
     """A Pod that waits behind our gate."""
     return build.pod(name, **{"gates": [GATE], "scheduler": "default-scheduler", **fields})
-
-
-@asynccontextmanager
-async def door(*documents: Json) -> AsyncIterator[World]:
-    """A controller of the door of gates at work, whose watch shows every write at once."""
-    world = await World(*documents, settings=GATES).load()
-    world.cluster.watch = world.show
-    gates = world.controller.gates_door
-    assert gates is not None
-    gates.begin()
-    async with world.running():
-        await passing(0.1)
-        yield world
 
 
 def node(name: str = "n1", cards: int = 1) -> Json:

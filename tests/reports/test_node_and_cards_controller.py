@@ -1,7 +1,5 @@
 """Field reports about nodes that come, go, fall ill and reject Pods, as a controller sees them."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ from cardwise import names
 from cardwise.names import GATE, Door, NodeEvent, Reason
 from cardwise.settings import Migration, Rejections, Scheduling, Settings
 from cardwise.wire import pods
-from controllers import World, passing
+from controllers import World, at_work, passing
 from fakes.cluster import refused
 from reports import fixtures
 
@@ -21,18 +19,6 @@ NO_DEVICES = (
     "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate "
     "unhealthy devices nvidia.com/gpu, which is unexpected"
 )
-
-
-@asynccontextmanager
-async def living(*documents: Json, settings: Settings | None = None) -> AsyncIterator[World]:
-    """A controller at work over a cluster whose watch shows every write at once."""
-    world = await World(*documents, settings=settings).load()
-    world.cluster.watch = world.show
-    async with world.running():
-        if world.controller.gates_door is not None:
-            world.controller.gates_door.begin()
-        await passing(0.1)
-        yield world
 
 
 def beat(world: World, *names_of_nodes: str, at: str) -> None:
@@ -115,7 +101,7 @@ async def test_r56_waiting_pods_are_placed_without_help_once_their_node_reports_
     ``_compare``.
     """
     pod = build.pod("p1", gpumem=1000)
-    async with living(*fixtures.t4x1(), build.node_object("n1"), pod) as world:
+    async with at_work(*fixtures.t4x1(), build.node_object("n1"), pod) as world:
         await passing(200)
         refused = word(world, pod)
         await passing(60)
@@ -135,7 +121,7 @@ async def test_r57_a_rejected_pod_holds_nothing_at_once_and_is_counted() -> None
     Red: ``Mirror._sighting`` takes ``deleted`` for nothing; ``RejectedPods._end`` never asks;
     ``rejection_of`` looks for the reason alone.
     """
-    async with living(*fixtures.t4x1()) as world:
+    async with at_work(*fixtures.t4x1()) as world:
         pod = await bound(world, "p1", gpumem=15000)
         assert world.used() == {"GPU-g0": 15000}
 
@@ -170,7 +156,7 @@ async def test_r57_a_rejected_pod_holds_nothing_at_once_and_is_counted() -> None
 )
 async def test_r57_what_counts_as_rejected(status: Json, label: str | None) -> None:
     """Red: ``_REJECTED`` is the empty text; ``_word`` answers the reason as it is."""
-    async with living(*fixtures.t4x1()) as world:
+    async with at_work(*fixtures.t4x1()) as world:
         pod = world.cluster.get("Pod", (await bound(world, "p"))["metadata"]["name"], "default")
         world.cluster.put({**pod, "status": status})
         await passing(2)
@@ -193,7 +179,7 @@ async def test_r57_a_node_that_was_started_again_takes_no_pod_before_its_agent_r
         return node
 
     pod = build.pod("p", gpumem=1000)
-    async with living(*fixtures.t4x1(), booted(1), pod) as world:
+    async with at_work(*fixtures.t4x1(), booted(1), pod) as world:
         world.cluster.put(booted(1))
         same = word(world, pod)
         world.controller.ledger.drop_hold(pod["metadata"]["uid"], 0.0)
@@ -215,7 +201,7 @@ async def test_r58_a_sick_card_takes_no_new_pod_and_its_tenants_stay_counted() -
     cards that are not healthy.
     """
     [gpunode] = fixtures.t4x2()
-    async with living(gpunode, *fixtures.load(g0="1/1000/0")) as world:
+    async with at_work(gpunode, *fixtures.load(g0="1/1000/0")) as world:
         world.cluster.put(fixtures.changed(gpunode, 0, healthy=False, unhealthyReason="Xid 79"))
         two = word(world, build.pod("two", gpus=2, gpumem=1000))
         await bound(world, "one", policy="binpack", gpumem=1000)
@@ -276,7 +262,7 @@ async def test_r62_a_node_whose_agent_is_silent_is_closed_though_its_node_is_rea
     nodes = [build.node_object(name, gpus=10) for name in ("n1", "n2")]
     settings = Settings(scheduling=Scheduling(door=door))
     load = fixtures.load("n1", several=True, g0="1/100/0")
-    async with living(*fixtures.two_nodes(), *nodes, *load, settings=settings) as world:
+    async with at_work(*fixtures.two_nodes(), *nodes, *load, settings=settings) as world:
         for minute in range(5):
             await passing(60)
             beat(world, "n2", at=f"2026-11-30T12:0{minute}:00Z")
@@ -301,7 +287,7 @@ async def test_r63_a_node_that_rejects_one_pod_after_the_other_is_closed_for_a_w
     Red: ``RejectedPods._judge`` does not ``close_node``; ``Rejections.limit`` is 6; ``_judge`` does
     not call ``_notes.tell``.
     """
-    async with living(*fixtures.t4x1()) as world:
+    async with at_work(*fixtures.t4x1()) as world:
         await rejected(world, "p0", "p1", "p2", "p3")
         assert word(world, another()) is None
         world.ledger.drop_hold("uid-default-q", 0.0)
@@ -319,7 +305,7 @@ async def test_r63_a_node_that_rejects_one_pod_after_the_other_is_closed_for_a_w
 
 async def test_r63_it_opens_by_itself_and_who_waits_is_woken() -> None:
     """Red: ``Accounts.open_node`` does not ``_compare``; ``RejectedPods._tick`` does nothing."""
-    async with living(*fixtures.t4x1(), build.node_object("n1")) as world:
+    async with at_work(*fixtures.t4x1(), build.node_object("n1")) as world:
         await rejected(world, *(f"p{number}" for number in range(5)))
         closed = word(world, another())
         await passing(50)
@@ -337,7 +323,7 @@ async def test_r63_on_trial_one_rejection_closes_it_for_twice_as_long_up_to_a_bo
     """Red: ``RejectingNodes.rejected`` does not double; it forgets ``closings`` when it opens."""
     settings = Settings(rejections=Rejections(limit=2, closedSeconds=60, longestClosedSeconds=200))
     lengths = []
-    async with living(*fixtures.t4x1(), settings=settings) as world:
+    async with at_work(*fixtures.t4x1(), settings=settings) as world:
         await rejected(world, "a", "b")
         for number in range(4):
             seconds = 0
@@ -357,7 +343,7 @@ async def test_r63_a_pod_that_starts_in_between_clears_the_account() -> None:
 
     Red: ``RejectedPods.see_pod`` does not call ``started``.
     """
-    async with living(*fixtures.t4x1()) as world:
+    async with at_work(*fixtures.t4x1()) as world:
         await rejected(world, "p0", "p1", "p2", "p3")
         start(world, await bound(world, "well"))
         await rejected(world, "p4", "p5", "p6", "p7")
@@ -367,7 +353,7 @@ async def test_r63_a_pod_that_starts_in_between_clears_the_account() -> None:
 
 async def test_r63_a_pod_that_starts_while_it_is_closed_opens_it() -> None:
     """Red: ``RejectedPods.see_pod`` does not ``_open`` a node where ``started`` says closed."""
-    async with living(*fixtures.t4x1()) as world:
+    async with at_work(*fixtures.t4x1()) as world:
         late = await bound(world, "late")
         await rejected(world, *(f"p{number}" for number in range(5)))
         closed = word(world, another())
@@ -419,7 +405,7 @@ async def test_r63_nobody_can_close_a_node_for_others_by_pods_of_their_own(
 ) -> None:
     """Red: ``rejection_of`` says ``of_cards`` of each ``UnexpectedAdmissionError``, or of all."""
     container = build.container(gpu=1, gpumem=100, limits=more, requests=more)
-    async with living(*fixtures.t4x1()) as world:
+    async with at_work(*fixtures.t4x1()) as world:
         for number in range(9):
             pod = await bound(world, f"p{number}", containers=[container])
             reject(world, pod, reason, f"Pod was rejected: {message}")
@@ -451,7 +437,7 @@ async def test_r63_nobody_can_close_a_node_for_others_by_pods_of_their_own(
 )
 async def test_r63_what_counts_against_a_node(reason: str, message: str) -> None:
     """Red: ``_is_of_cards`` leaves out that case."""
-    async with living(*fixtures.t4x1()) as world:
+    async with at_work(*fixtures.t4x1()) as world:
         names_of_pods = [f"p{number}" for number in range(5)]
         await rejected(world, *names_of_pods, reason=reason, message=f"Pod was rejected: {message}")
 
@@ -460,7 +446,7 @@ async def test_r63_what_counts_against_a_node(reason: str, message: str) -> None
 
 async def test_r63_rejections_that_are_far_apart_close_nothing() -> None:
     """Red: ``RejectingNodes.rejected`` does not drop old times."""
-    async with living(*fixtures.t4x1()) as world:
+    async with at_work(*fixtures.t4x1()) as world:
         for number in range(12):
             await rejected(world, f"p{number}")
             await passing(16)
@@ -472,7 +458,7 @@ async def test_r63_rejections_that_are_far_apart_close_nothing() -> None:
 async def test_r63_limit_0_turns_it_off() -> None:
     """Red: ``rejected`` does not look at the limit."""
     settings = Settings(rejections=Rejections(limit=0))
-    async with living(*fixtures.t4x1(), settings=settings) as world:
+    async with at_work(*fixtures.t4x1(), settings=settings) as world:
         await rejected(world, *(f"p{number}" for number in range(9)))
 
         assert word(world, another()) is None
@@ -483,7 +469,7 @@ async def test_r63_pods_that_ran_and_were_rejected_by_a_new_kubelet_close_nothin
 
     Red: ``_judge`` does not look at ``standing.started``.
     """
-    async with living(*fixtures.t4x1()) as world:
+    async with at_work(*fixtures.t4x1()) as world:
         ran = [await bound(world, f"p{number}") for number in range(6)]
         for pod in ran:
             start(world, pod)
@@ -500,7 +486,7 @@ async def test_r63_by_the_door_of_gates_the_next_pods_go_elsewhere() -> None:
     nodes = [build.node_object(name, gpus=10) for name in ("n1", "n2")]
     load = fixtures.load("n1", several=True, g0="1/100/0")
     settings = Settings(scheduling=Scheduling(door=Door.GATES))
-    async with living(*fixtures.two_nodes(), *nodes, *load, settings=settings) as world:
+    async with at_work(*fixtures.two_nodes(), *nodes, *load, settings=settings) as world:
         for number in range(5):
             name = f"p{number}"
             assert await _placed(world, Door.GATES, name) == "n1"
@@ -515,7 +501,7 @@ async def test_r63_by_the_door_of_gates_the_next_pods_go_elsewhere() -> None:
 
 async def test_r63_a_pod_that_can_not_be_read_is_asked_for_again_and_who_is_gone_is_not() -> None:
     """Red: ``_ask_again`` does not put it back."""
-    async with living(*fixtures.t4x1()) as world:
+    async with at_work(*fixtures.t4x1()) as world:
         world.cluster.fail("pod", refused(500), refused(500), None)
         reject(world, await bound(world, "p0"))
         gone = await bound(world, "p1")
@@ -534,7 +520,7 @@ async def test_r63_a_pod_that_can_not_be_read_is_asked_for_again_and_who_is_gone
 
 async def test_r63_what_the_watch_missed_a_list_finds() -> None:
     """Red: ``RejectedPods.listed`` does nothing."""
-    async with living(*fixtures.t4x1()) as world:
+    async with at_work(*fixtures.t4x1()) as world:
         pod = await bound(world, "p0")
         await passing(1)
         world.cluster.watch = lambda _: None
@@ -558,7 +544,7 @@ async def test_r67_a_second_owner_of_our_resource_is_told_on_gpunode_and_node() 
     Red: ``Owners.compare`` takes every count; ``LASTING_SECONDS`` is 600; ``UsageWriter`` is given
     no ``conditions``.
     """
-    async with living(*fixtures.t4x2(), build.node_object("n1", gpus=2)) as world:
+    async with at_work(*fixtures.t4x2(), build.node_object("n1", gpus=2)) as world:
         await passing(50)
         early = _conditions(world)
         await passing(60)
@@ -591,7 +577,7 @@ async def test_r67_what_is_no_second_owner(allocatable: int | None, sick: bool) 
     [gpunode] = fixtures.t4x2()
     if sick:
         gpunode = fixtures.changed(gpunode, 0, healthy=False)
-    async with living(gpunode, build.node_object("n1", gpus=allocatable)) as world:
+    async with at_work(gpunode, build.node_object("n1", gpus=allocatable)) as world:
         await passing(170)
 
         assert _conditions(world) == {}
@@ -606,7 +592,7 @@ async def test_r67_until_a_node_that_was_started_again_reports_its_numbers_tell_
         node["status"]["nodeInfo"] = {"bootID": f"boot-{number}"}
         return node
 
-    async with living(*fixtures.t4x2(), booted(1, 20)) as world:
+    async with at_work(*fixtures.t4x2(), booted(1, 20)) as world:
         world.cluster.put(booted(2, 4))
         await passing(100)
 
@@ -616,7 +602,7 @@ async def test_r67_until_a_node_that_was_started_again_reports_its_numbers_tell_
 async def test_r67_on_a_node_that_hami_serves_its_plugin_is_the_owner() -> None:
     """Red: ``owners._is_ours`` does not look at ``by_hami``."""
     settings = Settings(migration=Migration(hamiNodes=True))
-    async with living(hami.node("n1", 2, gpus=2), settings=settings) as world:
+    async with at_work(hami.node("n1", 2, gpus=2), settings=settings) as world:
         await passing(170)
 
         assert _conditions(world).keys() == {names.CONDITION_READY}
@@ -626,7 +612,7 @@ async def test_r67_on_a_node_that_hami_serves_its_plugin_is_the_owner() -> None:
 async def test_r67_the_agents_own_conditions_stay_beside_it() -> None:
     """Red: ``UsageWriter`` applies as the agent's manager."""
     said = {"conditions": [{"type": "Ready", "status": "True", "message": "x"}]}
-    async with living(*fixtures.t4x2(), build.node_object("n1", gpus=2)) as world:
+    async with at_work(*fixtures.t4x2(), build.node_object("n1", gpus=2)) as world:
         await world.cluster.apply_gpunode_status("n1", said, names.MANAGER_AGENT)
         await passing(120)
 

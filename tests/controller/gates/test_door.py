@@ -1,8 +1,7 @@
 """The door of gates, over a fake cluster whose watch shows every write at once."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,29 +12,18 @@ from cardwise.ledger import Stage
 from cardwise.names import GATE, Door, EventReason, NodeReason, Reason
 from cardwise.settings import Events, GatesSection, Scheduling, Settings
 from cardwise.wire import pods
-from controllers import World, passing
+from controllers import World, at_work, passing
 from fakes.cluster import Fault, refused, unanswered
 
 Json = dict[str, Any]
 SETTINGS = Settings(scheduling=Scheduling(door=Door.GATES))
+door = partial(at_work, settings=SETTINGS)
+"""A controller that decides, over a cluster of these objects."""
 
 
 def gated(name: str = "p", **about: Any) -> Json:
     """A Pod that waits behind our gate."""
     return build.pod(name, **{"gates": [GATE], "scheduler": "default-scheduler", **about})
-
-
-@asynccontextmanager
-async def door(*documents: Json, settings: Settings = SETTINGS) -> AsyncIterator[World]:
-    """A controller that decides, over a cluster of these objects."""
-    world = await World(*documents, settings=settings).load()
-    world.cluster.watch = world.show
-    gates = world.controller.gates_door
-    assert gates is not None
-    gates.begin()
-    async with world.running():
-        await passing(0.1)
-        yield world
 
 
 def node(name: str = "n1", cards: int = 2, **about: Any) -> list[Json]:
