@@ -258,7 +258,7 @@ def test_kube_scheduler_preempts_for_cpu_on_the_node_that_a_pod_was_pinned_to(
 OTHERS_GATE: Final = "test.example/hold"
 
 
-# Red: never evict (`Refusals._evicts`).
+# Red: never evict (`RefusedPods._evicts`).
 @pytest.mark.gates_alone
 def test_a_pod_that_is_refused_where_it_was_pinned_is_made_anew_and_goes_elsewhere(
     stage: Stage, proxy: FaultProxy

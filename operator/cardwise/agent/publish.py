@@ -15,7 +15,7 @@ from cardwise import names
 from cardwise.agent.complaints import Complaints
 from cardwise.agent.driver import Driver
 from cardwise.agent.health import Change, Health
-from cardwise.agent.memory import Memory
+from cardwise.agent.known import Known
 from cardwise.agent.probe import Report, dated, failed, probe, told
 from cardwise.errors import ApiError, BadGPUNode
 from cardwise.names import CardEvent
@@ -73,7 +73,7 @@ class Publisher:
     """A number from 0 to 1, so that a thousand agents don't move in step."""
     failures: int = field(default=0, init=False)
     """Reports that the cluster did not take."""
-    _memory: Memory = field(default_factory=Memory, init=False)
+    _known: Known = field(default_factory=Known, init=False)
     _complaints: Complaints = field(default_factory=Complaints, init=False)
     _driver: Driver = field(init=False)
     _news: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -94,20 +94,20 @@ class Publisher:
     @property
     def report(self) -> Report | None:
         """What was last published; None before that."""
-        return self._memory.published
+        return self._known.published
 
     def not_ready(self) -> str:
         """Why this node's cards are not offered as they should be; empty where they are."""
-        memory = self._memory
-        if not memory.looked:
+        known = self._known
+        if not known.looked:
             return "the driver was not asked yet"
-        if memory.readings is None:
+        if known.readings is None:
             return ""  # a machine without cards is as it should be
-        if isinstance(memory.readings, str):
-            return f"the driver fails: {memory.readings}"
+        if isinstance(known.readings, str):
+            return f"the driver fails: {known.readings}"
         if complaint := self._complaints.last("cluster"):
             return complaint
-        return "" if memory.published is not None else "nothing is published yet"
+        return "" if known.published is not None else "nothing is published yet"
 
     def hopeless(self) -> str:
         """Why only a new process may do better; empty where this one does well, or may yet."""
@@ -115,7 +115,7 @@ class Publisher:
 
     async def look(self) -> None:
         """Look at the cards once."""
-        memory = self._memory
+        known = self._known
         readings = await self._driver.readings()
         if isinstance(readings, str):
             changes = self.health.fail(readings)
@@ -123,10 +123,10 @@ class Publisher:
             changes = ()
         else:
             readings, changes = self.health.judge(readings)
-        memory.readings, memory.looked = readings, True
+        known.readings, known.looked = readings, True
         for change in changes:
             self.changed(change)
-        if memory.read or memory.alone:
+        if known.read or known.alone:
             self._offer()
         self._news.set()
 
@@ -136,17 +136,17 @@ class Publisher:
         Raises:
             ApiError: the cluster did not take it; it is to be told again.
         """
-        memory = self._memory
-        if memory.readings is None:
+        known = self._known
+        if known.readings is None:
             return
-        if not memory.read:
+        if not known.read:
             await self._read()
         # At most once more: the answer may bring overrides that change what is to be said.
         for _ in range(2):
             report = self._offer()
             if report is None:
                 return
-            if report == memory.published and self.clock.monotonic() < memory.due:
+            if report == known.published and self.clock.monotonic() < known.due:
                 return
             await self._publish(report)
 
@@ -157,7 +157,7 @@ class Publisher:
         pause = 0.0
         while True:
             await self.look()
-            failing = isinstance(self._memory.readings, str)
+            failing = isinstance(self._known.readings, str)
             pause = min(max(2 * pause, often), FAILING_SECONDS) if failing else 0.0
             await asyncio.sleep(pause or often)
 
@@ -202,15 +202,15 @@ class Publisher:
 
     def _offer(self) -> Report | None:
         """Tell what is known now; None where there is no driver."""
-        memory = self._memory
-        if memory.readings is None:
+        known = self._known
+        if known.readings is None:
             return None
         report = (
-            failed(self.name, memory.readings)
-            if isinstance(memory.readings, str)
-            else probe(self.name, memory.readings, self.settings, memory.overrides)
+            failed(self.name, known.readings)
+            if isinstance(known.readings, str)
+            else probe(self.name, known.readings, self.settings, known.overrides)
         )
-        self.probed(report, memory.read)
+        self.probed(report, known.read)
         return report
 
     async def _read(self) -> None:
@@ -223,29 +223,27 @@ class Publisher:
         try:
             done, _ = await asyncio.wait({asked}, timeout=ALONE_SECONDS)
             if not done or asked.exception() is not None:
-                self._memory.alone = True
+                self._known.alone = True
                 self._offer()
             document = await asked
         finally:
             asked.cancel()
         self._learn(document)
-        self._memory.read = True
+        self._known.read = True
 
     async def _publish(self, report: Report) -> None:
-        memory = self._memory
+        known = self._known
         now = self.clock.now()
-        conditions = dated(report.conditions, memory.conditions, now)
+        conditions = dated(report.conditions, known.conditions, now)
         status = report_of(
             replace(report.node, reported_at=now),
             driver_version=report.driver_version,
             conditions=conditions,
         )
         document = await self._apply(status)
-        before, memory.published = memory.published, report
-        memory.conditions = conditions
-        memory.due = self.clock.monotonic() + self.settings.reportSeconds * (
-            1 - 0.1 * self.jitter()
-        )
+        before, known.published = known.published, report
+        known.conditions = conditions
+        known.due = self.clock.monotonic() + self.settings.reportSeconds * (1 - 0.1 * self.jitter())
         self._complaints.settle("cluster")
         if report != before:
             _log.info("%s", told(report, before))
@@ -257,8 +255,8 @@ class Publisher:
     def _tell_unknown(self, report: Report, before: Report | None) -> None:
         """Have it heard that cards are closed because nobody says how much memory they have."""
         for condition in report.conditions:
-            known = before is not None and condition in before.conditions
-            if condition.type == names.CONDITION_MEMORY_UNKNOWN and not known:
+            lasting = before is not None and condition in before.conditions
+            if condition.type == names.CONDITION_MEMORY_UNKNOWN and not lasting:
                 self.changed(Change(event=CardEvent.MEMORY_UNKNOWN, reason=condition.message))
 
     async def _apply(self, status: dict[str, Any]) -> dict[str, Any]:
@@ -272,13 +270,13 @@ class Publisher:
 
     def _see(self, document: dict[str, Any] | None) -> None:
         """Take in what the watch tells."""
-        before = self._memory.overrides
+        before = self._known.overrides
         if document is None:
             _log.info("GPUNode %s was deleted", self.name)
-            self._memory.published = None
+            self._known.published = None
         else:
             self._learn(document)
-        if document is None or self._memory.overrides != before:
+        if document is None or self._known.overrides != before:
             self._news.set()
 
     def _learn(self, document: dict[str, Any] | None) -> None:
@@ -287,17 +285,17 @@ class Publisher:
             return
         # The watch's cache may be behind the answer to a write.
         version = version_number(document)
-        if version < self._memory.version:
+        if version < self._known.version:
             return
-        self._memory.version = version
-        if not self._memory.conditions:
-            self._memory.conditions = conditions_of(document)
+        self._known.version = version
+        if not self._known.conditions:
+            self._known.conditions = conditions_of(document)
         try:
             overrides = overrides_of(document)
         except BadGPUNode as error:
             self._complaints.complain("overrides", f"the overrides stay as they were: {error}")
             return
-        if overrides != self._memory.overrides:
+        if overrides != self._known.overrides:
             _log.info("the overrides of GPUNode %s are now: %s", self.name, overrides)
-            self._memory.overrides = overrides
+            self._known.overrides = overrides
         self._complaints.settle("overrides")

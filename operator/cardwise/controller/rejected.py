@@ -40,7 +40,7 @@ Json = dict[str, Any]
 
 
 @dataclass(slots=True)
-class _Standing:
+class _BoundPod:
     """A Pod of ours that is bound."""
 
     pod: PodRef
@@ -88,10 +88,10 @@ class RejectedPods:
             first=settings.closedSeconds,
             longest=settings.longestClosedSeconds,
         )
-        self._standing: dict[str, _Standing] = {}
+        self._bound: dict[str, _BoundPod] = {}
         """By UID."""
         self._ended: OrderedDict[str, None] = OrderedDict()
-        self._asked_for: deque[_Standing] = deque(maxlen=_QUEUE)
+        self._asked_for: deque[_BoundPod] = deque(maxlen=_QUEUE)
         self._news = asyncio.Event()
 
     # What is seen ---------------------------------------------------------------------------------
@@ -107,9 +107,9 @@ class RejectedPods:
         if node is None or ref.uid in self._ended or ALLOCATED not in annotations_of(pod):
             return
         now = self._clock.monotonic()
-        known = self._standing.get(ref.uid)
+        known = self._bound.get(ref.uid)
         if known is None:
-            known = self._standing[ref.uid] = _Standing(ref, node, now, started=_has_started(pod))
+            known = self._bound[ref.uid] = _BoundPod(ref, node, now, started=_has_started(pod))
         elif not known.started and _has_started(pod):
             known.started = True
             if self._rejections.started(node):
@@ -121,12 +121,12 @@ class RejectedPods:
 
     def listed(self, uids: set[str], began: float) -> None:
         """Whoever is not on a complete list, and was not seen since it began, has ended."""
-        gone = [u for u, it in self._standing.items() if u not in uids and it.seen < began]
+        gone = [u for u, it in self._bound.items() if u not in uids and it.seen < began]
         for uid in gone:
             self._end(uid, ask=True)
 
     def _end(self, uid: str, *, ask: bool) -> None:
-        known = self._standing.pop(uid, None)
+        known = self._bound.pop(uid, None)
         if known is None:
             return
         self._ended[uid] = None
@@ -158,44 +158,44 @@ class RejectedPods:
             await self._news.wait()
             self._news.clear()
             while self._asked_for:
-                standing = self._asked_for.popleft()
+                bound = self._asked_for.popleft()
                 try:
-                    pod = await self._cluster.pod(standing.pod.namespace, standing.pod.name)
+                    pod = await self._cluster.pod(bound.pod.namespace, bound.pod.name)
                 except ApiError as error:
-                    await self._ask_again(standing, error)
+                    await self._ask_again(bound, error)
                     continue
-                if pod is not None and pods.pod_ref(pod).uid == standing.pod.uid:
-                    await self._judge(standing, pod)
+                if pod is not None and pods.pod_ref(pod).uid == bound.pod.uid:
+                    await self._judge(bound, pod)
                 await asyncio.sleep(_BETWEEN_SECONDS)
 
-    async def _ask_again(self, standing: _Standing, error: ApiError) -> None:
-        _log.info("how Pod %s ended can't be read: %s", standing.pod, error)
-        standing.tries += 1
-        if standing.tries < _TRIES:
-            self._asked_for.append(standing)
+    async def _ask_again(self, bound: _BoundPod, error: ApiError) -> None:
+        _log.info("how Pod %s ended can't be read: %s", bound.pod, error)
+        bound.tries += 1
+        if bound.tries < _TRIES:
+            self._asked_for.append(bound)
         await asyncio.sleep(_AGAIN_SECONDS)
 
-    async def _judge(self, standing: _Standing, pod: Json) -> None:
+    async def _judge(self, bound: _BoundPod, pod: Json) -> None:
         """Count a Pod that kubelet rejected; close its node if it is one too many."""
         rejection = rejection_of(pod)
         if rejection is None:
             return
-        node = standing.node
+        node = bound.node
         self._counted(node, rejection.reason)
         _log.info(
             "Pod %s was rejected on node %s by kubelet: %s: %s",
-            standing.pod,
+            bound.pod,
             node,
             rejection.reason,
             at(pod, "status", "message"),
         )
         # One that ran there tells of a kubelet that began anew, not of where new Pods may go.
-        if standing.started or not rejection.of_cards:
+        if bound.started or not rejection.of_cards:
             return
         seconds = self._rejections.rejected(node, self._clock.monotonic())
         if seconds:
             why = (
-                f"kubelet rejected Pod after Pod there, the last {standing.pod} with "
+                f"kubelet rejected Pod after Pod there, the last {bound.pod} with "
                 f"{rejection.reason}; the node is tried again after {seconds:g} s"
             )
             self._ledger.close_node(node, why)

@@ -241,7 +241,7 @@ async def test_what_its_owner_has_to_mend_keeps_nobody_back() -> None:
 
 
 async def test_the_next_pod_of_an_owner_goes_where_the_last_was_not_refused() -> None:
-    # Red: `Standing.decision` avoids nothing; `Refusals` does not say where it evicted.
+    # Red: `Standing.decision` avoids nothing; `Evictions.avoided` says nothing.
     async with door(*node(), *node("n2")) as world:
         first = gated("a", owner="uid-owner", policy="mutex")
         world.cluster.put(first)

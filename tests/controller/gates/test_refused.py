@@ -12,7 +12,7 @@ from cardwise import names
 from cardwise.controller.clock import Clock
 from cardwise.controller.duty import Duty
 from cardwise.controller.gates.evictions import MOST_EVICTIONS
-from cardwise.controller.gates.refused import Refusals
+from cardwise.controller.gates.refused import RefusedPods
 from cardwise.controller.recorder import Recorder
 from cardwise.controller.tenure import Tenure
 from cardwise.model import PodRef
@@ -43,7 +43,7 @@ class Floor:
         self.duty.loaded = True
         self.recorder = Recorder(self.cluster, self.clock, self.duty, "test")
         self.results: list[str] = []
-        self.refusals = Refusals(
+        self.refusals = RefusedPods(
             cluster=self.cluster,
             recorder=self.recorder,
             duty=self.duty,

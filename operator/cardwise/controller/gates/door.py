@@ -14,7 +14,7 @@ from cardwise.controller.gates.gangs import Gangs
 from cardwise.controller.gates.holder import Holder
 from cardwise.controller.gates.pinner import Pinner
 from cardwise.controller.gates.podgroups import PodGroups
-from cardwise.controller.gates.refused import Refusals
+from cardwise.controller.gates.refused import RefusedPods
 from cardwise.controller.gates.storage import Storage
 from cardwise.controller.gates.surroundings import Surroundings
 from cardwise.controller.gates.tracker import Tracker
@@ -49,7 +49,7 @@ class GatesDoor:
     ) -> None:
         """Put it together, as a follower of the mirror."""
         book, volumes, gangs = NodeBook(), Volumes(), Gangs()
-        self._refusals = Refusals(
+        self._refused = RefusedPods(
             cluster=cluster,
             recorder=recorder,
             duty=duty,
@@ -57,7 +57,7 @@ class GatesDoor:
             settings=settings.gates,
             counted=metrics.evicted,
         )
-        avoided = self._refusals.evictions.avoided
+        avoided = self._refused.evictions.avoided
         surroundings = Surroundings(ledger, book, volumes, decider.memo, avoided)
         holder = Holder(
             ledger=ledger,
@@ -108,7 +108,7 @@ class GatesDoor:
             gone=dispatcher.gone,
             is_given=dispatcher.is_given,
         )
-        mirror.followers += [tracker, self._refusals]
+        mirror.followers += [tracker, self._refused]
         mirror.kinds += Storage(volumes, dispatcher.grew).kinds()
 
     def look(self) -> None:
@@ -129,7 +129,7 @@ class GatesDoor:
             self.dispatcher.run(),
             self.dispatcher.told.tell_again(),
             self._groups.run(),
-            self._refusals.run(),
+            self._refused.run(),
         ]
 
     async def stop(self, within: float) -> None:

@@ -65,7 +65,7 @@ class _Case:
     """Only its end is waited for: the watch shows it once more before that."""
 
 
-class Refusals:
+class RefusedPods:
     """Follows pinned Pods until they are bound, and tells of, or evicts, those that are refused.
 
     A follower of the mirror. One task works for all of them, and sleeps until the next is due.

@@ -8,7 +8,7 @@ from cardwise.ports import Readings
 
 
 @dataclass(slots=True)
-class Memory:
+class Known:
     """Of the driver, and of the GPUNode as the cluster has it."""
 
     looked: bool = False
