@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,24 @@ def test_the_rules_have_the_engines_checks_and_words_in_its_order() -> None:
 
     assert checks == [*(reason for reason, _ in CHECKS), Reason.TOPOLOGY, Reason.NUMA]
     assert re.findall(r"`(\w+)`", ranks) == list(Reason)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_setting_that_a_page_names_exists(page: Path) -> None:
+    sections = "|".join(Settings.__struct_fields__)
+    named = re.findall(rf"`((?:{sections})(?:\.[A-Za-z]+)+)[`:]", page.read_text())
+
+    gone = [name for name in named if not _is_setting(name)]
+
+    assert gone == []
+
+
+def _is_setting(name: str) -> bool:
+    try:
+        attrgetter(name)(Settings())
+    except AttributeError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
