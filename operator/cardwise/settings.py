@@ -38,27 +38,27 @@ class Scheduling(_Section, frozen=True):
 
     door: Door = Door.EXTENDER
     """How Pods come to us, where the Pod does not say."""
-    bothDoors: bool = False  # noqa: N815 - the file's key
+    bothDoors: bool = False
     """True: the other door is installed, too, and a Pod may choose it."""
-    cardPolicy: str = "spread"  # noqa: N815
+    cardPolicy: str = "spread"
     """A chain, as a Pod would write it."""
-    nodePolicy: NodePolicy = NodePolicy.BINPACK  # noqa: N815
+    nodePolicy: NodePolicy = NodePolicy.BINPACK
     """Which node, among those where a Pod fits: the fullest or the emptiest (section 4)."""
-    topologyAware: TopologyAware = TopologyAware()  # noqa: N815
+    topologyAware: TopologyAware = TopologyAware()
     shadow: bool = False
     """True: place nothing and write nothing; only say where each placed Pod would have gone."""
-    initShrink: bool = False  # noqa: N815
+    initShrink: bool = False
     """True: a Pod's use shrinks to its regular containers' once its init containers ended well."""
 
 
 class GatesSection(_Section, frozen=True):
     """The door of gates."""
 
-    strictOrder: bool = False  # noqa: N815
+    strictOrder: bool = False
     """True: a Pod that fits nowhere keeps back every Pod behind it in the queue."""
-    refusedSeconds: int = 60  # noqa: N815
+    refusedSeconds: int = 60
     """How long kube-scheduler may refuse a Pod on its node before it is evicted."""
-    evictRefused: bool = True  # noqa: N815
+    evictRefused: bool = True
     """False: such a Pod is told of, and stays."""
 
 
@@ -67,40 +67,40 @@ class Rejections(_Section, frozen=True):
 
     limit: int = 5
     """Pods that the node itself is to blame for, with none started in between; 0: never."""
-    withinSeconds: int = 60  # noqa: N815
+    withinSeconds: int = 60
     """In which they come."""
-    closedSeconds: int = 60  # noqa: N815
+    closedSeconds: int = 60
     """For how long it is closed then; twice as long each time after that, ..."""
-    longestClosedSeconds: int = 900  # noqa: N815
+    longestClosedSeconds: int = 900
     """... but no longer than this."""
 
 
 class Events(_Section, frozen=True):
     """What events may tell."""
 
-    nameTenants: bool = True  # noqa: N815
+    nameTenants: bool = True
     """False: tenants of other namespaces are counted, not named."""
 
 
 class Defaults(_Section, frozen=True):
     """What a container asks where it does not say."""
 
-    memoryMiB: int = 0  # noqa: N815
+    memoryMiB: int = 0
     """MiB per card; 0 is the whole card's memory."""
     cores: int = 0
     """Percent of a card; 0 leaves the compute unbounded."""
-    gpuCount: int = 1  # noqa: N815
+    gpuCount: int = 1
     """Cards, where only memory, percentage or cores were asked."""
 
 
 class Admission(_Section, frozen=True):
     """What the webhook writes into Pods that ask for cards, beyond what placement needs."""
 
-    runtimeClassName: str = ""  # noqa: N815
+    runtimeClassName: str = ""
     """For Pods that name none; empty: none is written."""
-    coreUtilizationPolicy: str = ""  # noqa: N815
+    coreUtilizationPolicy: str = ""
     """HAMi-core's ``GPU_CORE_UTILIZATION_POLICY``: force or disable; empty or default: not set."""
-    hideCardsFromOthers: bool = False  # noqa: N815
+    hideCardsFromOthers: bool = False
     """True: containers without cards get ``NVIDIA_VISIBLE_DEVICES=none``."""
 
 
@@ -110,15 +110,15 @@ CORE_UTILIZATION_POLICIES = ("", "default", "force", "disable")
 class Agent(_Section, frozen=True):
     """What an agent publishes; a GPUNode's ``spec`` goes before it."""
 
-    slotsPerCard: int = 10  # noqa: N815
+    slotsPerCard: int = 10
     """Containers that may share a card; HAMi's default."""
-    memoryScaling: float = 1.0  # noqa: N815
+    memoryScaling: float = 1.0
     """Factor on a card's memory, above 0, at most 100; above 1 oversells it."""
-    coreScaling: float = 1.0  # noqa: N815
+    coreScaling: float = 1.0
     """Likewise, on a card's cores."""
-    reportSeconds: int = 60  # noqa: N815
+    reportSeconds: int = 60
     """Seconds between two heartbeats, at most ``LONGEST_REPORT_SECONDS``."""
-    ignoredXids: tuple[int, ...] = (13, 31, 43, 45, 68, 109)  # noqa: N815
+    ignoredXids: tuple[int, ...] = (13, 31, 43, 45, 68, 109)
     """Errors, as NVIDIA numbers them, that the program on a card is to blame for; NVIDIA's own
     device plugin ignores these."""
     cdi: bool | Literal["auto", "on", "off"] = "auto"
@@ -136,7 +136,7 @@ class Agent(_Section, frozen=True):
 class Migration(_Section, frozen=True):
     """The way over from HAMi (docs/migrating-from-hami.md)."""
 
-    hamiNodes: bool = False  # noqa: N815
+    hamiNodes: bool = False
     """True: a node that HAMi's device plugin serves has a GPUNode, built from its annotations."""
 
 
