@@ -143,6 +143,20 @@ async def test_when_a_fresh_list_is_asked_for(
     assert ("an event could not be taken" in caplog.text) == (document is None)
 
 
+async def test_a_list_of_kopf_is_compared_when_its_last_line_was_taken() -> None:
+    # Red: `_handler` doubts at each line of a list, or tells nobody that a list comes.
+    world = await World().load()
+    before = world.cluster.called("unfinished_pods")
+
+    async with world.running():
+        for _ in range(10):
+            await tell(world, "gpunodes", None, build.gpunode())
+            await passing(1.0)
+        assert world.cluster.called("unfinished_pods") == before
+        await passing(2.0)
+        assert world.cluster.called("unfinished_pods") - before == 1
+
+
 @pytest.mark.parametrize(
     ("pod", "heard"),
     [

@@ -74,6 +74,19 @@ async def test_what_one_pod_counts(pod: Json, used: Json) -> None:
     assert by_list.used() == used
 
 
+async def test_a_pod_that_vanished_without_a_word_leaves_no_trace() -> None:
+    # Red: `reconcile` does not tell `Reading.keep` who is there.
+    world = await World(build.gpunode(), bound()).load()
+    assert world.mirror._reading._known
+
+    world.cluster.remove("Pod", "p", "default")
+    await passing(1.0)
+    await world.mirror.reconcile(world.cluster)
+
+    assert list(world.ledger.entries()) == []
+    assert not world.mirror._reading._known
+
+
 async def test_a_pod_that_has_nothing_to_do_with_cards_leaves_no_trace() -> None:
     world = await World(build.gpunode()).load()
     world.mirror.see_pod(build.pod(gpus=None))

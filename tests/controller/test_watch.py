@@ -241,7 +241,7 @@ async def test_a_doubt_brings_a_list_two_seconds_later_once() -> None:
     ("seconds", "lists"),
     [
         pytest.param(10, [0] * 11 + [1] * 50, id="once it was silent for two seconds"),
-        pytest.param(50, [0] * 30 + [1] * 21 + [2] * 9, id="at most half a minute later"),
+        pytest.param(140, [0] * 120 + [1] * 21 + [2] * 9, id="at most two minutes later"),
     ],
 )
 async def test_a_list_of_kopf_is_compared_when_it_is_over(seconds: int, lists: list[int]) -> None:

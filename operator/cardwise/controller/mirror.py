@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cardwise.controller.clock import Clock
-from cardwise.errors import ApiError, BadAllocation, BadGPUNode
+from cardwise.controller.reading import Reading
+from cardwise.errors import ApiError, BadGPUNode
 from cardwise.ledger import Ledger, Sighting
 from cardwise.model import PodRef, QuotaBound
-from cardwise.names import ALLOCATED
 from cardwise.ports import Cluster
 from cardwise.settings import Settings
 from cardwise.wire import gpunodes, pods, quotas
-from cardwise.wire.fields import annotations_of, at, text
+from cardwise.wire.fields import at, text
 
 _log = logging.getLogger(__name__)
 
@@ -91,11 +91,12 @@ class Mirror:
             unreadable: called with a Pod whose allocation can't be read, and why.
         """
         self._ledger = ledger
-        self._init_shrink = settings.scheduling.initShrink
         self._shadow = settings.scheduling.shadow
         self._clock = clock
         self._changed = changed
-        self._unreadable = unreadable
+        self._reading = Reading(
+            ledger, init_shrink=settings.scheduling.initShrink, unreadable=unreadable
+        )
         self._quotas: dict[str, dict[str, QuotaBound]] = {}
         self._warned: dict[tuple[str, str], tuple[str, ...]] = {}
         """What was last said of a quota, so that it is said once."""
@@ -121,7 +122,7 @@ class Mirror:
 
     def see_pod(self, pod: Json, *, deleted: bool = False) -> None:
         """A Pod is there, changed, or gone."""
-        sighting = self._sighting(pod, deleted=deleted)
+        sighting = self._reading.read(pod, deleted=deleted)
         if sighting is not None:
             self._ledger.see(sighting, self._clock.monotonic())
         for follower in self.followers:
@@ -180,12 +181,12 @@ class Mirror:
             async for page in cluster.unfinished_pods():
                 for at_once in range(0, len(page), _TURN):
                     some = page[at_once : at_once + _TURN]
-                    sightings = [self._sighting(pod, listed=True) for pod in some]
+                    sightings = [self._reading.read(pod, listed=True) for pod in some]
                     listed += [sighting for sighting in sightings if sighting is not None]
-                    if self.followers:
-                        uids.update(self._follow(some))
+                    uids.update(self._follow(some))
                     await asyncio.sleep(0)
             repairs = self._ledger.reconcile(listed, began, self._clock.monotonic())
+            self._reading.keep(uids)
             for follower in self.followers:
                 follower.listed(uids, began)
         if not first:
@@ -200,7 +201,7 @@ class Mirror:
         for pod in page:
             for follower in self.followers:
                 follower.see_pod(pod, deleted=False)
-            yield pods.pod_ref(pod).uid
+            yield text(at(pod, "metadata", "uid"))
 
     async def _list_nodes(self, cluster: Cluster) -> None:
         """List GPUNodes, Nodes and ResourceQuotas; what is not there any more is gone."""
@@ -244,35 +245,6 @@ class Mirror:
                 take({"metadata": {"namespace": namespace, "name": name}}, deleted=True)
 
     # Steps ----------------------------------------------------------------------------------------
-
-    def _sighting(
-        self, pod: Json, *, deleted: bool = False, listed: bool = False
-    ) -> Sighting | None:
-        """What a Pod's JSON says; None for a Pod that has nothing to do with cards."""
-        ref = pods.pod_ref(pod)
-        entry = self._ledger.entry(ref.uid)
-        if (
-            entry is None
-            and ALLOCATED not in annotations_of(pod)
-            # The end of a Pod that waits is remembered: kube-scheduler may yet ask about it.
-            and not (deleted and pods.asks_cards(pod))
-        ):
-            return None
-        number = pods.version_number(pod)
-        node = pods.placed_node(pod)
-        if deleted or pods.is_finished(pod):
-            return Sighting(pod=ref, version=number, node=node, gone=True)
-        try:
-            booking = pods.booking_of(pod, init_shrink=self._init_shrink)
-        except BadAllocation as error:
-            why = f"{ALLOCATED} {error}"
-            if not listed or entry is None:
-                _log.warning("Pod %s closes node %s for new Pods: %s", ref, node, why)
-                self._unreadable(ref, why)
-            return Sighting(pod=ref, version=number, node=node, unreadable=why)
-        return Sighting(
-            pod=ref, version=number, node=node, booking=booking, handing=pods.is_handing(pod)
-        )
 
     def _take_gpunode(self, document: Json, *, deleted: bool = False) -> None:
         now = self._clock.monotonic()

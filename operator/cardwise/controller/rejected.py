@@ -17,7 +17,7 @@ from cardwise.errors import ApiError
 from cardwise.ledger import Ledger
 from cardwise.ledger.rejections import RejectingNodes
 from cardwise.model import PodRef
-from cardwise.names import ALLOCATED, BIND_PHASE, BIND_PHASE_SUCCESS, NodeEvent
+from cardwise.names import BIND_PHASE, BIND_PHASE_SUCCESS, NodeEvent
 from cardwise.ports import Cluster
 from cardwise.settings import Rejections
 from cardwise.wire import pods
@@ -104,7 +104,7 @@ class RejectedPods:
             self._end(ref.uid, ask=not pods.is_terminating(pod))
             return
         node = pods.bound_node(pod)
-        if node is None or ref.uid in self._ended or ALLOCATED not in annotations_of(pod):
+        if node is None or ref.uid in self._ended or not pods.has_allocation(pod):
             return
         now = self._clock.monotonic()
         known = self._bound.get(ref.uid)

@@ -11,9 +11,8 @@ from cardwise.controller.clock import Clock
 from cardwise.controller.teller import Teller
 from cardwise.ledger import Ledger
 from cardwise.model import CardState, NodeView, PodRef
-from cardwise.names import ALLOCATED, EventReason
+from cardwise.names import EventReason
 from cardwise.wire import pods
-from cardwise.wire.fields import annotations_of
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +55,7 @@ class Strangers:
         node = pods.bound_node(pod)
         if node is None:
             return
-        has_allocation = ALLOCATED in annotations_of(pod)
+        has_allocation = pods.has_allocation(pod)
         if not has_allocation and not pods.asks_cards(pod):
             return
         ref = pods.pod_ref(pod)

@@ -27,9 +27,10 @@ SILENCE_SECONDS = 120.0
 _TICK_SECONDS = 1.0
 _AUDIT_SECONDS = 300.0
 _SOON_SECONDS = 2.0
-_LISTING_SECONDS = 30.0
+_LISTING_SECONDS = 120.0
 """For how long a list of Kopf's may put the comparison off: it is compared once it is over, for a
-long list would else be compared again and again while it comes."""
+long list would else be compared again and again while it comes. That of 40,000 Pods takes a minute.
+"""
 
 
 class Health:
@@ -144,7 +145,7 @@ class Watchman:
                 self.doubt()
 
     async def _soon(self) -> None:
-        """Two seconds after a failure; of Kopf's list, two seconds of silence, or 30 at most."""
+        """Two seconds after a failure; of Kopf's list, two seconds of silence, or 120 at most."""
         latest = self._clock.monotonic() + _LISTING_SECONDS
         await asyncio.sleep(_SOON_SECONDS)
         while not self._failed:

@@ -31,6 +31,7 @@ __all__ = [
     "binding_body",
     "booking_of",
     "bound_node",
+    "has_allocation",
     "is_finished",
     "is_handing",
     "is_terminating",
@@ -50,6 +51,12 @@ _MOST_DIGITS = 20
 def asks_cards(pod: dict[str, Any]) -> bool:
     """Whether a container names any resource of ours; cheap, and nothing is parsed."""
     return any(names_ours(container.json) for container in containers_of(pod))
+
+
+def has_allocation(pod: dict[str, Any]) -> bool:
+    """Whether it carries an allocation, that of no card included; cheap, and nothing is parsed."""
+    written = mapping(at(pod, "metadata", "annotations"))
+    return ALLOCATED in written and isinstance(written[ALLOCATED], str | None)
 
 
 def is_finished(pod: dict[str, Any]) -> bool:

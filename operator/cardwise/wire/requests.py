@@ -75,10 +75,11 @@ _Choice = TypeVar("_Choice", NodePolicy, TopologyMode)
 
 def pod_ref(pod: dict[str, Any]) -> PodRef:
     """Name a Pod; one that the API server has not named yet goes by its ``generateName``."""
+    metadata = mapping(pod.get("metadata"))
     return PodRef(
-        namespace=text(at(pod, "metadata", "namespace")) or "default",
-        name=text(at(pod, "metadata", "name")) or text(at(pod, "metadata", "generateName")),
-        uid=text(at(pod, "metadata", "uid")),
+        namespace=text(metadata.get("namespace")) or "default",
+        name=text(metadata.get("name")) or text(metadata.get("generateName")),
+        uid=text(metadata.get("uid")),
     )
 
 
