@@ -4,9 +4,13 @@ No kubelet, no KWOK, no lease traffic and no controller manager: Pods are bound,
 and nothing but a contestant is at work.
 """
 
+import contextlib
+import itertools
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,7 @@ import yaml
 
 from cardwise import names
 from cardwise.wire.nodestatus import resources_of
-from controlplane.api import Api
+from controlplane.api import Api, ApiError
 from controlplane.launcher import ROOT, ControlPlane, fake_node, standing_ground
 
 Json = dict[str, Any]
@@ -22,6 +26,8 @@ Json = dict[str, Any]
 _GATES = ("manifests/components/gates/rbac.yaml", "manifests/components/gates/guard.yaml")
 _PROFILE = ROOT / "operator/cardwise/agent/profiles/v100x8.yaml"
 _GPUNODES = f"/apis/{names.API_GROUP}/{names.API_VERSION}/{names.GPUNODE_PLURAL}"
+AGENT_SECONDS = 60.0
+"""Between two reports of an agent, as it comes."""
 CLIENTS = 8
 """Connections by which nodes and Pods are created."""
 
@@ -73,6 +79,35 @@ def lay(cp: ControlPlane, crowd: Crowd, nodes: int, told: Callable[[int], None])
         told(number)
 
     crowd.each(write, range(nodes))
+
+
+@contextlib.contextmanager
+def agents(cp: ControlPlane, nodes: int, every: float = AGENT_SECONDS) -> Iterator[None]:
+    """Report each of the nodes again, once in so many seconds, as its agent would.
+
+    Without it they are stale three minutes after a controller's start, and no Pod fits any more.
+    """
+    over = threading.Event()
+
+    def report() -> None:
+        api, began = Api(cp.server, cp.ca, cp.admin_token), time.monotonic()
+        for count in itertools.count(1):
+            if over.wait(max(0.0, began + count * every / nodes - time.monotonic())):
+                break
+            now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+            path = f"{_GPUNODES}/node-{count % nodes:05}/status"
+            change = {"status": {"reportedAt": now}}
+            with contextlib.suppress(ApiError, OSError):  # an agent tries again, too
+                api.request("PATCH", path, change, content_type="application/merge-patch+json")
+        api.close()
+
+    thread = threading.Thread(target=report, name="agents", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _gpunode(profile: Json, name: str) -> Json:

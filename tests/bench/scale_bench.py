@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import report
-from bench.ground import Crowd, lay
+from bench.ground import Crowd, agents, lay
 from bench.scale import Figures, Told, loaded, waiting, waves
 from controlplane.launcher import ROOT, ControlPlane
 
@@ -91,7 +91,8 @@ def _held(console: Console, name: str, options: argparse.Namespace) -> Figures:
         try:
             lay(cp, crowd, nodes, lambda _: None)
             told(f"{nodes:,} nodes written")
-            return proof(cp, crowd, options, told)
+            with agents(cp, nodes):
+                return proof(cp, crowd, options, told)
         finally:
             crowd.close()
 
