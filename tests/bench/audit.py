@@ -1,9 +1,13 @@
 """The API server's audit log while it is written: its own record of who asked what, and when."""
 
+import time
 from collections.abc import Callable
 
-from bench.measures import is_binding
+from bench.measures import events
 from controlplane.launcher import ControlPlane
+
+_CALM_SECONDS, _CALM_EVENTS = 1.0, 3
+"""Hardly any event is written where fewer than three are in a second."""
 
 
 class AuditTail:
@@ -32,18 +36,29 @@ class AuditTail:
 
         return self._cp.wait("the audit log", found, 30)
 
-    def bindings(self) -> Callable[[], int]:
-        """A counter of the Bindings since `begin`, which reads what is new at each call."""
-        offset, count = self._offset, 0
+    def news(self) -> Callable[[], list[bytes]]:
+        """What gives at each call the whole lines since the call before, the first since `begin`.
 
-        def look() -> int:
-            nonlocal offset, count
+        Of what has just happened they may not tell yet.
+        """
+        offset = self._offset
+
+        def read() -> list[bytes]:
+            nonlocal offset
             lines = self._read(offset)
             offset += sum(map(len, lines))
-            count += sum(map(is_binding, lines))
-            return count
+            return lines
 
-        return look
+        return read
+
+    def calm(self, namespace: str, at_most: float) -> None:
+        """Wait until hardly any event on a namespace's Pods is written, at most so many seconds."""
+        read, deadline = self.news(), time.monotonic() + at_most
+        read()
+        while time.monotonic() < deadline:
+            time.sleep(_CALM_SECONDS)
+            if events(read(), namespace) < _CALM_EVENTS:
+                return
 
     def _read(self, offset: int) -> list[bytes]:
         with self._path.open("rb") as log:

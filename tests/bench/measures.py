@@ -30,8 +30,17 @@ class Lives:
     """When their creation was asked for."""
     bound: dict[str, float] = field(default_factory=dict)
     """When their Binding was answered."""
+    doubtful: dict[str, float] = field(default_factory=dict)
+    """When a Binding was answered that was made or not, nobody knows: the API server was too late,
+    or failed. By name; those that another answer shows to be bound are in `bound` alone."""
     turned_away: int = 0
     """Requests of anybody that the API server answered with 429: it was too busy for them."""
+
+    def confirm(self, placed: Iterable[str]) -> None:
+        """These of the doubtful Pods are on a node: what was answered was made all the same."""
+        for name in placed:
+            if name in self.doubtful:
+                self.bound[name] = self.doubtful.pop(name)
 
     @property
     def seconds(self) -> float:
@@ -58,34 +67,41 @@ class Lives:
         return [at - self.created[name] for name, at in self.bound.items() if name in self.created]
 
 
-def is_binding(line: bytes) -> bool:
-    """Whether a line of the audit log tells, without being parsed, of a Binding that was made."""
-    return b'"subresource":"binding"' in line and b'"code":201' in line
+def lives(lines: Iterable[bytes], namespace: str, found: Lives | None = None) -> Lives:
+    """Read the audit log's lines; those of other namespaces count only as turned away.
 
-
-def lives(lines: Iterable[bytes], namespace: str) -> Lives:
-    """Read the audit log's lines; those of other namespaces count only as turned away."""
-    found = Lives()
+    Args:
+        lines: of the log, in its order.
+        namespace: whose Pods are meant.
+        found: what earlier lines told, which is added to.
+    """
+    found = found or Lives()
     own = f'"namespace":"{namespace}"'.encode()
     for line in lines:
         if b'"code":429' in line:
             found.turned_away += 1
-        elif own in line and (is_binding(line) or b'"verb":"create"' in line):
+        elif own in line and b'"resource":"pods"' in line and b'"verb":"create"' in line:
             _read(json.loads(line), found)
     return found
 
 
 def _read(event: dict, found: Lives) -> None:
-    about = event.get("objectRef", {})
-    if event["verb"] != "create" or about.get("resource") != "pods":
-        return
-    if event.get("responseStatus", {}).get("code") != 201:
-        return
+    about, code = event["objectRef"], event.get("responseStatus", {}).get("code", 0)
+    name = about.get("name", "")
     match about.get("subresource"):
-        case None:
-            found.created[about["name"]] = _unix(event["requestReceivedTimestamp"])
-        case "binding":
-            found.bound[about["name"]] = _unix(event["stageTimestamp"])
+        case None if code == 201:
+            found.created[name] = _unix(event["requestReceivedTimestamp"])
+        case "binding" if code == 201:
+            found.bound.setdefault(name, _unix(event["stageTimestamp"]))
+            found.doubtful.pop(name, None)
+        case "binding" if not 200 <= code < 500 and name not in found.bound:
+            found.doubtful[name] = _unix(event["stageTimestamp"])
+
+
+def events(lines: Iterable[bytes], namespace: str) -> int:
+    """How many events on objects of a namespace were written, by the audit log."""
+    own = f'"namespace":"{namespace}"'.encode()
+    return sum(b'"resource":"events"' in line and own in line for line in lines)
 
 
 def requests(lines: Iterable[bytes]) -> Counter[str]:

@@ -5,14 +5,16 @@ import json
 import math
 import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from bench import compare
+from bench.cluster_bench import _conclude
 from bench.contestants import contestants, throttled
-from bench.measures import Histogram, histogram, lives, quantile
+from bench.measures import Histogram, events, histogram, lives, quantile
 from bench.mixes import MIXES, REFUSED, pod
 from bench.report import BASE, Run, table
 from bench.shares import shares
@@ -66,6 +68,51 @@ def test_what_is_read_of_the_audit_log(
     assert set(found.created) == {"a", "b"}
     assert set(found.bound) == bound
     assert found.turned_away == turned_away
+
+
+LOST = line("create", "a", 2.0, sub="binding", code=504)
+MADE = line("create", "a", 3.0, sub="binding")
+TWICE = line("create", "a", 4.0, sub="binding", code=409)
+
+
+@pytest.mark.parametrize(
+    ("answers", "placed", "waits", "doubtful"),
+    [
+        pytest.param([LOST], ["a"], [1.1], set(), id="it was made all the same"),
+        pytest.param([LOST], [], [], {"a"}, id="it was not made"),
+        pytest.param([LOST, MADE], ["a"], [2.1], set(), id="the next was made: that one counts"),
+        pytest.param([MADE, LOST], ["a"], [2.1], set(), id="a late answer to another"),
+        pytest.param([LOST, TWICE], ["a"], [1.1], set(), id="it was, as the next was told"),
+        pytest.param([LOST, LOST], ["a", "a"], [1.1], set(), id="nobody is bound twice"),
+        pytest.param([TWICE], ["a"], [], set(), id="what was refused leaves no doubt"),
+        pytest.param(
+            [line("create", "a", 2.0, sub="binding", code=0)], ["a"], [1.1], set(), id="no answer"
+        ),
+    ],
+)
+def test_a_binding_that_was_made_counts_once_whatever_was_answered(
+    answers: list[bytes], placed: list[str], waits: list[float], doubtful: set[str]
+) -> None:
+    # Red: a Pod is bound by 201 alone; or each Binding counts, not each Pod.
+    found = lives([*CREATED, *answers], "mine")
+    found.confirm(placed)
+
+    assert found.waits == pytest.approx(waits)
+    assert set(found.doubtful) == doubtful
+
+
+def test_the_log_is_read_in_parts_as_at_once() -> None:
+    parts = lives([MADE], "mine", lives([*CREATED, LOST], "mine"))
+
+    assert parts == lives([*CREATED, LOST, MADE], "mine")
+
+
+def test_events_are_counted_by_the_namespace_of_their_objects() -> None:
+    def event(space: str) -> bytes:
+        about = {"resource": "events", "namespace": space}
+        return json.dumps({"verb": "create", "objectRef": about}, separators=(",", ":")).encode()
+
+    assert events([event("mine"), event("mine"), event("other"), MADE], "mine") == 2
 
 
 def test_times_run_from_the_asking_for_a_pod_to_the_answer_to_its_binding() -> None:
@@ -205,6 +252,30 @@ def test_a_run_in_which_the_base_met_a_limit_is_void(odd: Json, void: bool) -> N
 
     assert run(result(BASE, 1, 1, **odd), others).is_void is void
     assert len(run(result(BASE, 1, 1, **odd), others).void()) == 1 + void
+
+
+@pytest.mark.parametrize(
+    ("throttled", "said"),
+    [
+        pytest.param(0.009, False, id="a request now and then"),
+        pytest.param(0.02, True, id="its own limit"),
+    ],
+)
+def test_a_void_run_says_so_on_the_screen_and_in_its_record(
+    throttled: float, said: bool, tmp_path: Path
+) -> None:
+    # Red: `_conclude` says nothing of it, or `document` leaves it out.
+    console = Console(width=200, record=True, file=io.StringIO())
+    made = on({}, result(BASE, 1, 7.0, throttled=throttled))
+
+    _conclude(console, made, tmp_path)
+    console.print(table(made, 100, "alike"))
+
+    text = console.export_text()
+    assert ("VOID: (a') was throttled" in text) is said
+    assert ("2% of kube-scheduler's requests" in text) is said
+    assert ("THROTTLED" in text) is said
+    assert json.loads((tmp_path / "cluster.json").read_text())["is_void"] is said
 
 
 def test_a_document_of_a_run_is_json_and_has_no_numbers_that_are_none() -> None:

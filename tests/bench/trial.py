@@ -33,6 +33,9 @@ _LOOK_SECONDS = 0.1
 _SETTLE_SECONDS, _QUIET_SECONDS, _QUIET_PART = 30.0, 4.0, 0.25
 """Before the clock runs the contestant's processes have to take less than a quarter of a processor
 for four seconds, unless they never do."""
+_EVENTS_SECONDS = 10.0
+"""Events are written behind: for so long at most they are waited for after the last Binding, for
+they are part of what a Pod costs."""
 BENCH = "bench"
 """This process, which creates the Pods: it takes its share of the machine, too."""
 _STARVED_PART = 0.9
@@ -183,8 +186,8 @@ class Course:
         self._tail.begin()
         numbers = [number for number in range(2 * _WARM) if mix.fits(number)][:_WARM]
         self._create(contestant, mix, namespace, numbers)
-        look = self._tail.bindings()
-        self.cp.wait(f"{contestant.title} to bind", lambda: look() >= len(numbers), 60)
+        bound = self._counter(namespace, len(numbers))
+        self.cp.wait(f"{contestant.title} to bind", lambda: bound() >= len(numbers), 60)
 
     def _settle(self, running: Running) -> None:
         """Let what follows a start come to its end: first lists, and what is made of them."""
@@ -213,16 +216,19 @@ class Course:
         running.latencies()
         limiter, before = running.limiter(), cpu_by_name(pids)
         self._tail.begin()
-        look = self._tail.bindings()
+        look = self._counter(namespace, result.expected)
         deadline = time.monotonic() + TRIAL_SECONDS
         with self._profiled(running, namespace):
             self._create(contestant, mix, namespace, range(self.pods))
             while (bound := look()) < result.expected and time.monotonic() < deadline:
                 told(bound)
                 time.sleep(_LOOK_SECONDS)
+            self._tail.calm(namespace, _EVENTS_SECONDS)
         after = cpu_by_name(pids)
         lines = self._tail.lines()
-        self._take(lives(lines, namespace), result)
+        record = lives(lines, namespace)
+        self._confirm(record, namespace)
+        self._take(record, result)
         each = max(1, result.bound)
         result.requests_per_pod = {
             who: count / each for who, count in requests(lines).most_common() if count * 100 >= each
@@ -233,6 +239,24 @@ class Course:
             verb: (1000 * p50, 1000 * p99) for verb, (p50, p99) in running.latencies().items()
         }
         result.throttled = throttled(running.limiter().since(limiter))
+
+    def _counter(self, namespace: str, expected: int) -> Callable[[], int]:
+        """How many Pods of a namespace are bound, of so many, each time it is asked."""
+        record, news = Lives(), self._tail.news()
+
+        def look() -> int:
+            lives(news(), namespace, record)
+            if len(record.bound) < expected <= len(record.bound) + len(record.doubtful):
+                self._confirm(record, namespace)
+            return len(record.bound)
+
+        return look
+
+    def _confirm(self, record: Lives, namespace: str) -> None:
+        """Look at the Pods themselves where the log does not know whether they are bound."""
+        pods = f"/api/v1/namespaces/{namespace}/pods"
+        asked = {name: self.cp.request("GET", f"{pods}/{name}") for name in record.doubtful}
+        record.confirm(name for name, found in asked.items() if found["spec"].get("nodeName"))
 
     @staticmethod
     def _take(record: Lives, result: Result) -> None:
