@@ -384,7 +384,7 @@ class Decision:
     """The chosen node, or None when it fits on none."""
     booking: Booking | None
     outcomes: Mapping[str, Outcome]
-    """Every node that was asked about."""
+    """Every node that was asked about; where one is chosen, that one at least."""
     reason: Reason | None
     """The leading reason over the nodes; None when ``node`` is set."""
     refusals: Mapping[str, Reason]

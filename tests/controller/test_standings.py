@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,9 @@ from cardwise.controller.standings import Standings
 from cardwise.engine.decide import Memo, decide
 from cardwise.ledger import Ledger, Sighting
 from cardwise.model import NodeView, QuotaBound
+from cardwise.names import Reason
 from cardwise.wire.gpunodes import gpunode_of
+from cardwise.wire.nodenames import NodeNames, set_apart
 from cardwise.wire.pods import booking_of, pod_ref
 
 NAMES = [f"n{number}" for number in range(20)]
@@ -60,15 +63,26 @@ ASKED = st.tuples(
 )
 
 
+def sent(names: Iterable[str]) -> NodeNames:
+    """The names as they come in a body, in an order of their own, and unread."""
+    body = orjson.dumps({"Pod": {}, "NodeNames": sorted(names, key=lambda name: name[::-1])})
+    apart = set_apart(body, frozenset())
+    assert apart is not None
+    return apart[1]
+
+
 def agrees(kept: Standings, ledger: Ledger, ask: Ask) -> None:
     request = asked(**ASKS[ask[0]])
     room = ledger.room(request.pod.namespace)
-    # Other texts than those that are kept, as of another body.
-    found = kept.decision(request, [str(name.encode(), "ascii") for name in ask[1]])
+    found = kept.decision(request, sent(ask[1]))
     fresh = decide(request, ledger.views(ask[1]), Memo(), room)
     assert (found.node, found.booking, found.reason) == (fresh.node, fresh.booking, fresh.reason)
-    assert dict(found.outcomes) == dict(fresh.outcomes)
-    assert dict(found.refusals) == dict(fresh.refusals)
+    if found.node is not None and len(found.outcomes) == 1:
+        assert found.outcomes[found.node] == fresh.outcomes[found.node]
+        assert not found.refusals
+    else:
+        assert dict(found.outcomes) == dict(fresh.outcomes)
+        assert dict(found.refusals) == dict(fresh.refusals)
 
 
 def ledger_of(*names: str, ledger: Ledger | None = None) -> Ledger:
@@ -78,13 +92,15 @@ def ledger_of(*names: str, ledger: Ledger | None = None) -> Ledger:
     return ledger
 
 
-@given(st.lists(steps() | ASKED, max_size=30))
+@given(st.lists(steps() | ASKED, max_size=30), st.sampled_from([1, 100]))
 @settings(deadline=None)
-def test_it_says_what_a_decision_over_the_same_nodes_says(history: list[Step | Ask]) -> None:
-    # Red: `_changed` without what came, or without dropping what went, or without what was touched;
-    # `decision` with the room left out.
+def test_it_says_what_a_decision_over_the_same_nodes_says(
+    history: list[Step | Ask], few: int
+) -> None:
+    # Red: `_of_those_asked` without what came, or without dropping what went, or without what was
+    # touched; `_chosen_of_all` without dropping who is gone; `decision` with the room left out.
     ledger = ledger_of(*NAMES[2:])
-    kept = Standings(ledger, Memo())
+    kept = Standings(ledger, Memo(), few=few)
     for step in history:
         if isinstance(step, tuple):
             agrees(kept, ledger, step)
@@ -108,20 +124,84 @@ def test_it_says_what_a_decision_over_the_same_nodes_says(history: list[Step | A
 def test_only_nodes_where_something_happened_are_looked_at_again(
     asks: list[frozenset[str]], looked_at: list[int]
 ) -> None:
-    # Red: `_changed` gives all that are asked about; `_ALIKE` is 1.
-    looks = []
-
-    class Watched(Ledger):
-        def views(self, names: Iterable[str]) -> Iterator[NodeView]:
-            views = list(super().views(names))
-            looks.append(len(views))
-            return iter(views)
-
-    kept = Standings(ledger_of(*NAMES, ledger=Watched()), Memo())
+    # Red: `_of_those_asked` gives all that are asked about; `_ALIKE` is 1.
+    ledger = Watched()
+    kept = Standings(ledger_of(*NAMES, ledger=ledger), Memo())
     for names in asks:
         kept.decision(asked(gpumem=1000), names)
 
-    assert looks == looked_at
+    assert ledger.looks == looked_at
+
+
+class Watched(Ledger):
+    """Counts the nodes that are looked at, by question."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[int] = []
+
+    def views(self, names: Iterable[str]) -> Iterator[NodeView]:
+        views = list(super().views(names))
+        self.looks.append(len(views))
+        return iter(views)
+
+
+BEST = {"n0", "n1", "n10", "n11", "n12", "n13", "n14", "n15", "n16"}
+"""Of equal nodes, nine in the order of their names: one more than are tried."""
+ALL = frozenset(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("names", "is_read"),
+    [
+        pytest.param(ALL, False, id="all nodes"),
+        pytest.param(ALL - {"n0"}, False, id="all but the best"),
+        pytest.param(ALL | {"cpu-1", "cpu-2"}, False, id="all, and two without cards"),
+        pytest.param(ALL - {"n0"} | {"cpu-1"}, False, id="one of them for the best"),
+        pytest.param(ALL - {"n0", "n1"}, True, id="too few to be nearly all"),
+        pytest.param(
+            ALL - BEST | {f"cpu-{number}" for number in range(9)},
+            True,
+            id="more of the best are missing than are tried",
+        ),
+    ],
+)
+def test_names_are_not_read_where_the_best_node_is_among_them(
+    names: frozenset[str], is_read: bool
+) -> None:
+    # Red: `choice` gives up at the first, or never.
+    ledger = ledger_of(*NAMES)
+    kept = Standings(ledger, Memo(), few=1)
+    kept.decision(asked(gpumem=1000), ALL)
+
+    texts = sent(names)
+    found = kept.decision(asked(gpumem=1000), texts)
+
+    assert texts.is_read is is_read
+    assert found.node == min(names & ALL)
+
+
+def test_of_all_nodes_only_those_are_looked_at_where_something_happened() -> None:
+    # Red: `_chosen_of_all` does not say as of when its answers are.
+    ledger = Watched()
+    kept = Standings(ledger_of(*NAMES, ledger=ledger), Memo(), few=1)
+    for step in (tenant("n5"), gone("n7"), reported("n7", 1), closed("n3")):
+        kept.decision(asked(gpumem=1000), sent(NAMES))
+        kept.decision(asked(gpumem=1000), sent(NAMES))
+        step(ledger)
+    kept.decision(asked(gpumem=1000), sent(NAMES))
+
+    assert ledger.looks == [20, 20, 1, 0, 0, 0, 1, 0, 1]
+
+
+def test_a_question_that_nobody_fits_is_answered_of_each_node() -> None:
+    kept = Standings(ledger_of(*NAMES), Memo(), few=1)
+    for _ in range(3):
+        found = kept.decision(asked(gpumem=99_000), sent({*NAMES, "cpu-1"}))
+
+        assert found.node is None
+        assert found.refusals["n1"] is Reason.MEMORY
+        assert found.refusals["cpu-1"] is Reason.NODE_HAS_NO_CARDS
 
 
 def test_no_question_is_kept_that_is_itself_long() -> None:

@@ -17,7 +17,7 @@ from cardwise.controller.watch import Health
 from cardwise.errors import BadBody
 from cardwise.wire import extender
 
-_Answer = Callable[[object], Awaitable[dict[str, Any]]]
+_Answer = Callable[[bytes], Awaitable[dict[str, Any]]]
 _BODY_SECONDS = 5.0
 """How long a body may take from its first byte to its last: kube-scheduler sits beside us. Also
 what a caller that sends half of one can make the end of the process wait."""
@@ -27,17 +27,20 @@ def verbs(scheduler: Scheduler, metrics: Metrics, health: Health) -> web.Applica
     """The application that kube-scheduler talks to, health and metrics included."""
     known: frozenset[str] = frozenset()
 
-    async def answer_filter(body: object) -> dict[str, Any]:
+    async def answer_filter(body: bytes) -> dict[str, Any]:
         nonlocal known
-        call = extender.filter_call(body, known)
-        known = call.asked
-        return scheduler.filter(call)
+        call = extender.filter_call_in(body, known)
+        result = scheduler.filter(call)
+        if call.about.is_read:
+            known = call.asked
+        return result
 
-    async def answer_preempt(body: object) -> dict[str, Any]:
-        return scheduler.preempt(extender.preempt_call(body))
+    async def answer_preempt(body: bytes) -> dict[str, Any]:
+        return scheduler.preempt(extender.preempt_call(extender.decoded(body)))
 
-    async def answer_bind(body: object) -> dict[str, Any]:
-        return extender.bind_result(await scheduler.bind(extender.bind_call(body)))
+    async def answer_bind(body: bytes) -> dict[str, Any]:
+        call = extender.bind_call(extender.decoded(body))
+        return extender.bind_result(await scheduler.bind(call))
 
     app = web.Application(client_max_size=extender.BODY_BYTES)
     for verb, answer in [
@@ -63,7 +66,7 @@ def _handler(
     async def handle(request: web.Request) -> web.Response:
         with metrics.timed(verb) as timer:
             try:
-                result = await answer(extender.decoded(await _body(request)))
+                result = await answer(await _body(request))
             except web.HTTPRequestTimeout:
                 timer.result = "bad"
                 text = f"The body did not come within {_BODY_SECONDS:.0f} s.\n"

@@ -12,6 +12,7 @@ from cardwise.controller.clock import Clock
 from cardwise.controller.decider import Decider
 from cardwise.controller.duty import Duty
 from cardwise.controller.mirror import Mirror
+from cardwise.controller.standings import FEW
 from cardwise.controller.teller import Teller
 from cardwise.controller.tenure import WRITE_SECONDS
 from cardwise.controller.waker import Waker
@@ -75,7 +76,7 @@ class Scheduler:
         entry = self._ledger.entry(request.pod.uid)
         if entry is not None and entry.stage in (Stage.BINDING, Stage.BOOKED):
             return _kept(entry, call)
-        decision = self._decider.decide_and_hold(request, call.asked)
+        decision = self._decider.decide_and_hold(request, call.about)
         self._teller.unknown_policies(request)
         if decision.node is None:
             self._refused(call, decision)
@@ -83,14 +84,16 @@ class Scheduler:
             self._teller.chosen(decision, self._ledger.view(decision.node))
         self._waker.look()
         kept = [decision.node] if decision.node else []
-        return extender.filter_result(call, kept, decision.refusals)
+        # Where one fits, kube-scheduler asks for no word of the others.
+        is_told = decision.node is None or len(call.about) <= FEW
+        return extender.filter_result(call, kept, decision.refusals if is_told else {})
 
     def _refused(self, call: extender.FilterCall, decision: Decision) -> None:
         """Remember that the Pod waits, and say why."""
         request, reason = decision.request, decision.reason or Reason.NODE_HAS_NO_CARDS
         news = self._ledger.wait(request.pod, request, reason, self._clock.monotonic())
         self._waker.refused()
-        quiet = list(call.names) == [at(dict(call.pod), "status", "nominatedNodeName")]
+        quiet = call.names == (at(dict(call.pod), "status", "nominatedNodeName"),)
         self._teller.refused(decision, reason, news=news, quiet=quiet)
 
     def _refuse_invalid(self, call: extender.FilterCall, invalid: InvalidRequest) -> dict[str, Any]:
@@ -215,7 +218,7 @@ def _kept(entry: PodEntry, call: extender.FilterCall) -> dict[str, Any]:
     """The answer to /filter for a Pod that is being bound, or is bound."""
     if entry.stage is Stage.BINDING:
         return extender.filter_error(IN_PROGRESS)
-    if entry.node is not None and entry.node in call.names:
+    if entry.node is not None and entry.node in call.about:
         return extender.filter_result(call, [entry.node], {})
     return extender.filter_error(f"the Pod is bound to {entry.node} already")
 

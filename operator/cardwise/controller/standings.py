@@ -13,6 +13,7 @@ from cardwise.engine.standing import Standing
 from cardwise.journal import START
 from cardwise.ledger import Ledger
 from cardwise.model import Decision, Request, Signature
+from cardwise.wire.nodenames import NodeNames
 
 _KEPT = 64
 """Questions whose answers are kept: of those asked last. Of 5,000 nodes one has some 2 MB."""
@@ -23,6 +24,10 @@ _LONG = 16
 of UUIDs, which may come to a megabyte."""
 _ALIKE = 16
 """Two sets of nodes are alike where they differ by less than one in so many."""
+FEW = 100
+"""Nodes that are looked at one by one, for a person to read of each why it does not fit."""
+_TRIES = 8
+"""Nodes of which it is looked whether they are among those asked about, before these are read."""
 
 
 @dataclass(slots=True)
@@ -35,18 +40,26 @@ class _Kept:
 
 
 class Standings:
-    """Decides on the ledger, remembering what it can."""
+    """Decides on the ledger, remembering what it can.
 
-    def __init__(self, ledger: Ledger, memo: Memo) -> None:
+    A question is answered in one of three ways, which say the same: from the answers of all nodes
+    of the ledger, without looking at what nodes are asked about but whether the best is among them;
+    from the answers of the nodes asked about, where it was about the same the time before; afresh.
+    """
+
+    def __init__(self, ledger: Ledger, memo: Memo, *, few: int = FEW) -> None:
         """Remember nothing yet.
 
         Args:
             ledger: who has which card.
             memo: of answers by state, which all questions share.
+            few: a question about no more nodes is answered by a look at each of them.
         """
         self._ledger = ledger
         self._memo = memo
-        self._kept: dict[Signature, _Kept] = {}
+        self._few = few
+        self._kept: dict[tuple[Signature, bool], _Kept] = {}
+        """By the question, and whether the answers are those of all nodes of the ledger."""
         self._asked: dict[Signature, frozenset[str]] = {}
         self._names: frozenset[str] = frozenset()
         """Those asked about last: most questions are about the same nodes, and share them."""
@@ -61,17 +74,43 @@ class Standings:
         # What a quota leaves changes with each Pod of its namespace: each time another question.
         passing = room is not None or len(names) < 2 or question_weight(signature) > _LONG
         if not passing:
+            chosen = self._chosen_of_all(request, names)
+            if chosen is not None:
+                return chosen
             asked, before = self._noted(signature, names)
             # Then it pays to keep the answers: the next may ask about these nodes, too.
             if before is not None and _alike(before, asked):
-                return self._up_to_date(signature, asked).decision(request)
+                return self._of_those_asked(signature, asked).decision(request)
         return decide(request, self._ledger.views(names), self._memo, room)
+
+    def _chosen_of_all(self, request: Request, names: Collection[str]) -> Decision | None:
+        """The choice, where nearly all nodes are asked about and it is among the best of all.
+
+        A node that the ledger does not know has no cards, so whoever fits is one of the ledger's.
+        """
+        signature = request.signature
+        if len(names) <= self._few or signature not in self._asked:
+            return None
+        all_nodes = self._ledger.node_count
+        if (all_nodes - len(names)) * _ALIKE > all_nodes:
+            return None
+        kept = self._kept.pop((signature, True), None)
+        touched = self._touched(kept)
+        if kept is None or touched is None:
+            kept = _Kept(Standing(signature, None, self._memo))
+            touched = set(self._ledger.node_names())
+        gone = {name for name in touched if name not in self._ledger}
+        for name in gone:
+            kept.standing.drop(name)
+        self._keep((signature, True), kept, touched - gone)
+        self._asked[signature] = self._asked.pop(signature)
+        return kept.standing.choice(request, names, tries=_TRIES)
 
     def _noted(
         self, signature: Signature, names: Collection[str]
     ) -> tuple[frozenset[str], frozenset[str] | None]:
         """Note which nodes a question is about; those, and those it was about the time before."""
-        asked = names if isinstance(names, frozenset) else frozenset(names)
+        asked = names.distinct if isinstance(names, NodeNames) else frozenset(names)
         if asked is not self._names and asked == self._names:
             asked = self._names
         self._names = asked
@@ -81,32 +120,33 @@ class Standings:
             del self._asked[next(iter(self._asked))]
         return asked, before
 
-    def _up_to_date(self, signature: Signature, asked: frozenset[str]) -> Standing:
+    def _of_those_asked(self, signature: Signature, asked: frozenset[str]) -> Standing:
         """The answers of the nodes that are asked about."""
-        kept = self._kept.pop(signature, None)
-        changed: Collection[str] | None = None
-        if kept is not None:
-            changed = self._changed(kept, asked)
+        kept = self._kept.pop((signature, False), None)
+        changed = self._touched(kept)
         if kept is None or changed is None:
-            kept, changed = _Kept(Standing(signature, None, self._memo)), asked
-        kept.standing.put(self._ledger.views(changed))
-        kept.names, kept.position = asked, self._ledger.journal.position
-        self._kept[signature] = kept
-        if len(self._kept) > _KEPT:
-            del self._kept[next(iter(self._kept))]
+            kept, changed = _Kept(Standing(signature, None, self._memo)), set(asked)
+        changed &= asked
+        for gone in kept.names - asked if kept.names is not asked else ():
+            kept.standing.drop(gone)
+        changed |= asked - kept.names if kept.names is not asked else set()
+        kept.names = asked
+        self._keep((signature, False), kept, changed)
         return kept.standing
 
-    def _changed(self, kept: _Kept, asked: frozenset[str]) -> set[str] | None:
-        """The nodes to look at again; None: all. Those that are not asked about are dropped."""
-        _, touched = self._ledger.journal.since(kept.position)
-        if touched is None:
-            return None
-        touched &= asked
-        if kept.names is not asked:
-            for gone in kept.names - asked:
-                kept.standing.drop(gone)
-            touched |= asked - kept.names
-        return touched
+    def _touched(self, kept: _Kept | None) -> set[str] | None:
+        """The nodes where something happened since; None: all, for all that is known."""
+        return None if kept is None else self._ledger.journal.since(kept.position)[1]
+
+    def _keep(
+        self, question: tuple[Signature, bool], kept: _Kept, changed: Collection[str]
+    ) -> None:
+        """Bring answers up to date, and keep them as those asked for last."""
+        kept.standing.put(self._ledger.views(changed))
+        kept.position = self._ledger.journal.position
+        self._kept[question] = kept
+        if len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
 
 
 def _alike(before: frozenset[str], asked: frozenset[str]) -> bool:

@@ -6,7 +6,7 @@ each time: only those whose cards, or whose other rules, changed in between.
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
 
 from cardwise.engine.decide import Memo, answer, answer_weight, booking_on, leading_of
 from cardwise.model import Decision, NodeView, Outcome, QuotaRoom, Request, Signature
@@ -107,6 +107,36 @@ class Standing:
             outcomes=self._outcomes,
             reason=None if view else leading_of(self._words),
             refusals=self._refusals,
+        )
+
+    def choice(self, request: Request, among: Container[str], *, tries: int) -> Decision | None:
+        """Choose one of these nodes as `decide` over them would, by asking of each in its turn.
+
+        Args:
+            request: the Pod.
+            among: nodes; of those that are no candidates here none may fit.
+            tries: how many are asked of, the best first.
+
+        Returns:
+            A decision that tells of the chosen node alone; None where none of the first fits.
+        """
+        passed: list[_Rank] = []
+        name = self._best()
+        while name is not None and name not in among and len(passed) < tries:
+            passed.append(heapq.heappop(self._heap))
+            name = self._best()
+        for rank in passed:
+            heapq.heappush(self._heap, rank)
+        if name is None or name not in among:
+            return None
+        view, outcome = self._views[name], self._outcomes[name]
+        return Decision(
+            request=request,
+            node=name,
+            booking=booking_on(request, view, outcome),
+            outcomes={name: outcome},
+            reason=None,
+            refusals={},
         )
 
     def _best(self) -> str | None:

@@ -118,6 +118,11 @@ class Accounts:
         """Whether no node has or offers cards, or has tenants."""
         return not self._nodes
 
+    @property
+    def node_count(self) -> int:
+        """How many nodes have or offer cards, or have tenants."""
+        return len(self._nodes)
+
     def node_names(self) -> list[str]:
         """Every node that has or offers cards, or has tenants; in no order."""
         return list(self._nodes)

@@ -5,7 +5,8 @@ their case, so reading here does too. The Pod passes through as the JSON that it
 of this package read it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ import orjson
 
 from cardwise.errors import BadBody
 from cardwise.wire.fields import quoted
+from cardwise.wire.nodenames import NodeNames, set_apart
 
 BODY_BYTES = 16 * 1024 * 1024
 """The largest body that is read."""
@@ -26,13 +28,21 @@ class FilterCall:
 
     pod: Mapping[str, Any]
     """The Pod as kube-scheduler has it."""
-    names: tuple[str, ...]
-    """The nodes asked about, in the caller's order, each once."""
-    asked: frozenset[str]
-    """The same names."""
+    about: NodeNames
+    """The nodes asked about."""
     nodes: tuple[Mapping[str, Any], ...] | None = None
     """The same nodes in full, where the caller keeps no cache of names (``nodeCacheCapable``
     false): it then wants whole nodes back. Parallel to ``names``."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The nodes asked about, in the caller's order, each once."""
+        return self.about.in_order
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """The same names."""
+        return self.about.distinct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +88,34 @@ def decoded(body: bytes) -> object:
     return value
 
 
+def filter_call_in(body: bytes, known: frozenset[str] = frozenset()) -> FilterCall:
+    """Read ExtenderArgs, the names no further than they are needed.
+
+    It says what `filter_call` of the decoded body would.
+
+    Args:
+        body: JSON.
+        known: the names that were asked about last, see `NodeNames`.
+
+    Raises:
+        BadBody: one sentence, which names the field where there is one.
+    """
+    apart = set_apart(body, known)
+    if apart is not None and len(body) <= BODY_BYTES:
+        rest, names = apart
+        with suppress(BadBody):  # what is wrong is said of the whole body
+            value = _object("The body", decoded(rest))
+            if sum(key.lower() == "nodenames" for key in value) == 1:
+                return FilterCall(pod=_pod(_fields(value)), about=names)
+    return filter_call(decoded(body), known)
+
+
 def filter_call(value: object, known: frozenset[str] = frozenset()) -> FilterCall:
     """Read ExtenderArgs.
 
     Args:
         value: the body's JSON.
-        known: the names that were asked about last. Where these are the same, in whatever order,
-            ``asked`` is that very set: of thousands, none need be made anew or compared again.
+        known: the names that were asked about last, see `NodeNames`.
 
     Raises:
         BadBody: one sentence that names the field.
@@ -93,32 +124,13 @@ def filter_call(value: object, known: frozenset[str] = frozenset()) -> FilterCal
     pod = _pod(body)
     names = body.get("nodenames")
     if names is not None:
-        # kube-scheduler's filters run side by side, so its names come in another order each time.
-        if isinstance(names, list) and _are_exactly(known, names):
-            return FilterCall(pod=pod, names=tuple(names), asked=known)
-        texts = _texts("NodeNames", names)
-        asked = frozenset(texts)
-        once = tuple(texts) if len(asked) == len(texts) else tuple(dict.fromkeys(texts))
-        return FilterCall(pod=pod, names=once, asked=asked)
+        return FilterCall(pod=pod, about=NodeNames(_texts("NodeNames", names), known))
     if body.get("nodes") is None:
         raise BadBody("The body has neither NodeNames nor Nodes.")
     nodes: dict[str, Mapping[str, Any]] = {}
     for node in _listed("Nodes.items", _object("Nodes", body["nodes"]).get("items")):
         nodes.setdefault(_name_of("Nodes.items", node), node)
-    return FilterCall(
-        pod=pod, names=tuple(nodes), asked=frozenset(nodes), nodes=tuple(nodes.values())
-    )
-
-
-def _are_exactly(known: frozenset[str], names: list[Any]) -> bool:
-    """Whether these are the names that are known, each once.
-
-    As many as are known, of which none is left over: so each is one of them, and none comes twice.
-    """
-    try:
-        return len(names) == len(known) and not known.difference(names)
-    except TypeError:  # an entry that is no text, nor any plain value
-        return False
+    return FilterCall(pod=pod, about=NodeNames(tuple(nodes)), nodes=tuple(nodes.values()))
 
 
 def filter_result(
@@ -136,7 +148,7 @@ def filter_result(
         error: why there is no answer; empty when there is one.
     """
     chosen = set(kept)
-    names: list[str] | None = _in_order(chosen & call.asked, call.names)
+    names: list[str] | None = _in_order(chosen, call.about)
     nodes = None
     if call.nodes is not None:
         pairs = zip(call.names, call.nodes, strict=True)
@@ -146,24 +158,28 @@ def filter_result(
         "Nodes": nodes,
         "NodeNames": names,
         "FailedNodes": {},
-        "FailedAndUnresolvableNodes": (
-            dict(refused)
-            if refused.keys() <= call.asked
-            else {name: refused[name] for name in call.names if name in refused}
-        ),
+        "FailedAndUnresolvableNodes": _of_those_asked(refused, call),
         "Error": error,
     }
 
 
-def _in_order(chosen: set[str], names: Sequence[str]) -> list[str]:
+def _in_order(chosen: set[str], about: NodeNames) -> list[str]:
+    """The chosen nodes that were asked about."""
     if len(chosen) < 2:  # the usual case: one of thousands
-        return list(chosen)
-    return [name for name in names if name in chosen]
+        return [name for name in chosen if name in about]
+    return [name for name in about if name in chosen]
+
+
+def _of_those_asked(refused: Mapping[str, str], call: FilterCall) -> dict[str, str]:
+    """The refusals of the nodes that were asked about."""
+    if not refused or refused.keys() <= call.asked:
+        return dict(refused)
+    return {name: refused[name] for name in call.names if name in refused}
 
 
 def filter_error(error: str) -> dict[str, Any]:
     """Write an ExtenderFilterResult that says only why there is no answer."""
-    return filter_result(FilterCall(pod={}, names=(), asked=frozenset()), (), {}, error)
+    return filter_result(FilterCall(pod={}, about=NodeNames()), (), {}, error)
 
 
 def preempt_call(value: object) -> PreemptCall:
