@@ -17,6 +17,7 @@ from rich.table import Table
 
 PARTS: dict[str, tuple[str, ...]] = {
     "sending: the kernel, and whom it wakes": ("_writelines (aiohttp/", "write_bytes (aiohttp/"),
+    "comparing with a list": ("Watchman.audit (",),
     "log lines": ("(logging/__init__.py", "card_lines (cardwise/"),
     "events on Pods": ("(cardwise/controller/recorder.py", "Teller.bound ("),
     "usage of GPUNodes": ("(cardwise/controller/usage.py",),
@@ -33,7 +34,6 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     "/bind and pins: client of the API server": ("Client.request (cardwise/",),
     "door of gates: queue and node rules": ("(cardwise/controller/gates/", "(cardwise/noderules/"),
-    "comparing with a list": ("Watchman.audit (",),
     "mirror and ledger": ("(cardwise/controller/mirror.py",),
     "Kopf: watch, JSON": ("(kopf/_cogs/clients/",),
     "Kopf: an event to its handler": ("(kopf/",),

@@ -22,6 +22,8 @@ PATH_SCORE = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50, "BOARD": 6
 NVLINK_SCORE = 100
 _TAIL = 8
 """Cards whose subsets are listed (256 of them): half of the 16 cards of the largest common node."""
+_HALF = _TAIL // 2
+"""A subset of them is named by its bits in two halves, whose links to other cards are summed up."""
 _STEPS = 20_000
 """Steps of one search, half a second for 64 cards. 16 cards that are linked at random need up to
 300, 24 need up to 9,000."""
@@ -147,7 +149,6 @@ class _Search:
         self._head = head
         self._tail = [card for kind in kinds[head:] for card in kind]
         self._tail_sets = _subsets(self._tail, own, pairs, count)
-        self._tail_best = [max((w for _, w in sets), default=0) for sets in self._tail_sets]
         self._rest = [[card for kind in kinds[at:] for card in kind] for at in range(head + 1)]
         self._inside = [self._worths_inside(kind) for kind in kinds[:head]]
         self._links = [
@@ -198,14 +199,17 @@ class _Search:
 
     def _finish(self, left: int, total: int, counts: list[int], gains: list[int]) -> None:
         """Complete a set by the best subset of the tail."""
-        if total + _largest(gains, left) + self._tail_best[left] <= self.best:
+        most = total + _largest(gains, left)
+        sets = self._tail_sets[left]
+        if not sets or most + sets[0][0] <= self.best:
             return
-        sums = [total]
-        for gain in gains:
-            sums += [known + gain for known in sums]
-        for subset, inner in self._tail_sets[left]:
-            if sums[subset] + inner > self.best:
-                self.best, self._found = sums[subset] + inner, (counts, subset)
+        low, high = _sums(total, gains[:_HALF]), _sums(0, gains[_HALF:])
+        for inner, a, b in sets:
+            worth = inner + low[a] + high[b]
+            if worth > self.best:
+                self.best, self._found = worth, (counts, a | b << _HALF)
+            elif most + inner <= self.best:
+                return
 
     def _bound(self, at: int, left: int, gains: list[int]) -> int:
         """No ``left`` cards of the kinds from ``at`` on can add more than this."""
@@ -230,10 +234,21 @@ def _largest(values: Iterable[int], count: int) -> int:
     return sum(sorted(values, reverse=True)[: max(0, count)])
 
 
+def _sums(base: int, values: list[int]) -> list[int]:
+    """``base`` and the sum of every subset of some values, by the subset's bits."""
+    sums = [base]
+    for value in values:
+        sums += [known + value for known in sums]
+    return sums
+
+
 def _subsets(
     cards: list[int], own: list[int], pairs: list[list[int]], count: int
-) -> list[list[tuple[int, int]]]:
-    """Every subset of some cards by its size up to ``count``: its bits, and what it is worth."""
+) -> list[list[tuple[int, int, int]]]:
+    """Every subset of some cards by size up to ``count``: its worth, and its bits by half.
+
+    Of a size, those that are worth most are first.
+    """
     sums, sizes = [0], [0]
     for at, card in enumerate(cards):
         added = [own[card]]
@@ -242,9 +257,11 @@ def _subsets(
             added += [known + pair for known in added]
         sums += [known + more for known, more in zip(sums, added, strict=True)]
         sizes += [size + 1 for size in sizes]
-    by_size: list[list[tuple[int, int]]] = [[] for _ in range(max(count, len(cards)) + 1)]
+    by_size: list[list[tuple[int, int, int]]] = [[] for _ in range(max(count, len(cards)) + 1)]
     for subset, (size, total) in enumerate(zip(sizes, sums, strict=True)):
-        by_size[size].append((subset, total))
+        by_size[size].append((total, subset & (1 << _HALF) - 1, subset >> _HALF))
+    for sets in by_size:
+        sets.sort(reverse=True)
     return by_size
 
 
