@@ -26,11 +26,11 @@ from controlplane.launcher import ControlPlane, Process
 
 _WARM = 4
 """Pods that are bound before the clock runs: connections, first lists, and the first answer."""
-TRIAL_SECONDS = 140.0
-"""A trial that takes longer ends unfinished. Below the age at which GPUNodes count as stale: no
-agent reports here."""
+TRIAL_SECONDS = 100.0
+"""A trial that takes longer ends unfinished. With what it takes to settle it is below the age at
+which GPUNodes count as stale: no agent reports here."""
 _LOOK_SECONDS = 0.1
-_SETTLE_SECONDS, _QUIET_SECONDS, _QUIET_PART = 30.0, 4.0, 0.25
+_SETTLE_SECONDS, _QUIET_SECONDS, _QUIET_PART = 70.0, 4.0, 0.25
 """Before the clock runs the contestant's processes have to take less than a quarter of a processor
 for four seconds, unless they never do."""
 _EVENTS_SECONDS = 10.0
