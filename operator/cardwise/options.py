@@ -31,13 +31,23 @@ log_level = click.option(
 """The option whose value `start_logging` takes."""
 
 
+class EveryLine(logging.Formatter):
+    """Begins every line of a message as the first: several are one record, which costs as one."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Write the text of a record, what was raised left out."""
+        text = super().formatMessage(record)
+        if "\n" not in record.message:
+            return text
+        beginning = text.removesuffix(record.message)
+        return beginning + record.message.replace("\n", f"\n{beginning}")
+
+
 def start_logging(level: str) -> None:
     """Log to standard error from this level on."""
-    logging.basicConfig(
-        level=level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(EveryLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
 class Address(click.ParamType[tuple[str, int]]):

@@ -18,6 +18,8 @@ _FORM = re.compile(
     r"(?P<number>[+-]?(?:[0-9]{1,64}(?:\.[0-9]{0,64})?|\.[0-9]{1,64}))"
     r"(?:(?P<suffix>Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE](?P<exponent>[+-]?[0-9]{1,3}))?"
 )
+_SHORT = 10
+"""Digits of which fewer are below `LARGEST`, whatever they are."""
 _POWER_OF_TEN: Final = {
     "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
 }  # fmt: skip
@@ -37,6 +39,8 @@ def whole(value: object) -> int:
     if isinstance(value, int):
         # Not by way of text: Python refuses to spell an integer of thousands of digits.
         return _bounded(Decimal(max(-1, min(value, LARGEST + 1))))
+    if isinstance(value, str) and len(value) < _SHORT and value.isascii() and value.isdigit():
+        return int(value)  # nearly all are
     match = _FORM.fullmatch(str(value))
     if match is None:
         raise BadQuantity("is not a number")

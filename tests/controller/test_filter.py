@@ -109,6 +109,20 @@ async def test_nodes_are_answered_as_nodes() -> None:
     assert answer["FailedAndUnresolvableNodes"] == {"n3": Reason.NODE_HAS_NO_CARDS}
 
 
+@pytest.mark.parametrize(("others", "told"), [(99, 99), (100, 0)])
+async def test_where_one_of_many_nodes_fits_no_word_of_the_others_is_told(
+    others: int, told: int
+) -> None:
+    # Red: a fitting answer tells of all, or of none.
+    world = await two_nodes()
+    names = [f"cpu-{number}" for number in range(others)]
+
+    answer = world.filter(build.pod(gpumem=1000), "n1", *names)
+
+    assert answer["NodeNames"] == ["n1"]
+    assert len(answer["FailedAndUnresolvableNodes"]) == told
+
+
 async def test_before_the_ledger_is_loaded_the_answer_is_an_error() -> None:
     world = World(build.gpunode())
 
@@ -314,7 +328,8 @@ async def test_a_pod_without_a_uid_is_known_by_its_name() -> None:
 
 
 def score_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [text for text in caplog.messages if "computer score is" in text]
+    lines = "\n".join(caplog.messages).splitlines()
+    return [line for line in lines if "computer score is" in line]
 
 
 async def test_the_chosen_nodes_cards_are_logged(caplog: pytest.LogCaptureFixture) -> None:

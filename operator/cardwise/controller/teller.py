@@ -66,8 +66,7 @@ class Teller:
         """A node was chosen: one line a candidate card."""
         self.on_decision("fits", "")
         if _log.isEnabledFor(logging.INFO):
-            for line in card_lines(decision, view):
-                _log.info("%s", line)
+            _log.info("%s", "\n".join(card_lines(decision, view)))
 
     def refused(self, decision: Decision, reason: Reason, *, news: bool, quiet: bool) -> None:
         """No node fits.
@@ -179,8 +178,8 @@ class Teller:
         pod, count = decision.request.pod, len(decision.outcomes)
         _log.info("pod=%s fits on none of %d nodes: %s", pod, count, reason)
         for name in list(decision.outcomes)[: None if debug else _NODES_LOGGED]:
-            for line in card_lines(decision, self._ledger.view(name)):
-                _log.info("%s", line)
+            if lines := card_lines(decision, self._ledger.view(name)):
+                _log.info("%s", "\n".join(lines))
 
     def _quota(self, request: Request) -> QuotaAccount:
         namespace = request.pod.namespace
