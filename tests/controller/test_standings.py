@@ -169,7 +169,7 @@ ALL = frozenset(NAMES)
 def test_names_are_not_read_where_the_best_node_is_among_them(
     names: frozenset[str], is_read: bool
 ) -> None:
-    # Red: `choice` gives up at the first, or never.
+    # Red: `choice` gives up at the first, or never; or does not put back what it passed.
     ledger = ledger_of(*NAMES)
     kept = Standings(ledger, Memo(), few=1)
     kept.decision(asked(gpumem=1000), ALL)
@@ -179,6 +179,17 @@ def test_names_are_not_read_where_the_best_node_is_among_them(
 
     assert texts.is_read is is_read
     assert found.node == min(names & ALL)
+    assert kept.decision(asked(gpumem=1000), sent(ALL)).node == "n0"
+
+
+def test_a_node_that_is_gone_is_not_chosen_though_it_is_asked_about() -> None:
+    ledger = ledger_of(*NAMES)
+    kept = Standings(ledger, Memo(), few=1)
+    for _ in range(2):
+        assert kept.decision(asked(gpumem=1000), sent(ALL)).node == "n0"
+    gone("n0")(ledger)
+
+    assert kept.decision(asked(gpumem=1000), sent(ALL)).node == "n1"
 
 
 def test_of_all_nodes_only_those_are_looked_at_where_something_happened() -> None:
