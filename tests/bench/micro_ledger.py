@@ -134,6 +134,16 @@ def test_body_of_filter_about_the_same_nodes(
 
 
 @NODES
+@pytest.mark.parametrize("best", ["the last", "not named"])
+def test_body_of_filter_unread(benchmark: BenchmarkFixture, nodes: int, best: str) -> None:
+    """Read without its names, and one looked for."""
+    body = bodies(nodes)
+    name = f"node-{nodes - (best == 'the last'):05}"
+
+    assert benchmark(lambda: name in extender.filter_call_in(body).about) is (best == "the last")
+
+
+@NODES
 def test_refusal_written(benchmark: BenchmarkFixture, nodes: int) -> None:
     """Every node refused."""
     call = extender.filter_call(extender.decoded(bodies(nodes)))
