@@ -260,6 +260,28 @@ async def test_it_answers_an_error_until_the_ledger_is_loaded(
     await process.stop()
 
 
+async def test_what_came_to_be_after_the_first_list_is_known_before_the_first_answer(
+    process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Red: `serve` does not wait for `hear`.
+    load = Watchman.load
+
+    async def loads_and_then_a_node_comes(self: Watchman) -> None:
+        await load(self)
+        nodes = dict(process.cluster.objects["Node"])
+        process.cluster.objects["Node"].clear()
+        process.cluster.put(build.node_object("n0", gpus=10))  # first of a list, as by its name
+        process.cluster.objects["Node"] |= nodes
+
+    monkeypatch.setattr(Watchman, "load", loads_and_then_a_node_comes)
+    await process.start(tmp_path)
+
+    refused = (await process.filter("n0"))["FailedAndUnresolvableNodes"]
+
+    assert refused == {"n0": "NodeNotReported"}
+    await process.stop()
+
+
 async def test_a_long_load_is_no_silence_of_the_watch(
     process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """Whether our own watch lives, and what is done about what it missed."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -206,6 +207,42 @@ async def test_waits_between_tries_grow_to_five_seconds() -> None:
     # After 0, 0.2, 0.7, 1.7, 3.7 s and every five seconds from then on.
     assert tried[:15] == [0, 3, 4, 4, *[5] * 5, *[6] * 5, 7]
     assert world.cluster.called("gpunodes") == 9
+
+
+# Red: `hear` returns at once, or `heard` is content with one kind.
+async def test_it_answers_once_each_watch_has_shown_something_of_what_was_listed() -> None:
+    world = await World(build.gpunode(), build.node_object("n1"), build.pod()).load()
+    watchman = world.controller.watchman
+
+    async with background(watchman.hear()) as [hearing]:
+        for kind in ("pods", "nodes", "nodes", "resourcequotas", "gpunodes"):
+            await passing(1.0)
+            assert not hearing.done()
+            watchman.heard(kind)
+        await passing(0.1)
+        assert hearing.done()
+
+
+async def test_a_watch_that_shows_nothing_is_waited_for_ten_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = await World(build.gpunode(), build.node_object("n1"), build.pod()).load()
+    world.controller.watchman.heard("gpunodes")
+
+    async with background(world.controller.watchman.hear()) as [hearing]:
+        await passing(9.9)
+        assert not hearing.done()
+        await passing(0.2)
+        assert hearing.done()
+
+    assert "show nothing yet of what was listed of: nodes, pods" in caplog.text
+
+
+async def test_in_an_empty_cluster_there_is_nothing_to_hear_of() -> None:
+    world = await World().load()
+
+    async with asyncio.timeout(0.1):
+        await world.controller.watchman.hear()
 
 
 async def test_every_five_minutes_a_list_is_compared() -> None:

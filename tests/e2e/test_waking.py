@@ -136,9 +136,6 @@ def test_a_node_with_cards_and_without_a_report_takes_no_pod_until_its_agent_rep
     stage: Stage,
 ) -> None:
     stage.bare_node("node-a", gpus=10)
-    # A controller that has just been started hears of a Node a moment after kube-scheduler, and
-    # until then calls it one without cards. The Pod waits all the same, by the other word.
-    time.sleep(3)
     stage.pod("p", gpumem=1000)
     stage.pending("p", Reason.NODE_NOT_REPORTED)
 

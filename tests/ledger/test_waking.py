@@ -77,7 +77,16 @@ def settled() -> Ledger:
             False,
             id="the Node offers no cards any more",
         ),
-        pytest.param(lambda it: cordon(it, node="n4"), False, id="a Node without a GPUNode"),
+        pytest.param(
+            lambda it: it.apply_node("n4", offers_cards=True, cordoned=frozenset()),
+            True,
+            id="a Node is heard of that offers cards: it was said to have none",
+        ),
+        pytest.param(
+            lambda it: it.apply_node("n4", offers_cards=False, cordoned=frozenset()),
+            False,
+            id="a Node is heard of that offers none",
+        ),
         pytest.param(lambda it: it.remove_node(HERE), False, id="a Node is gone"),
         pytest.param(lambda it: it.age_reports(999.0), False, id="agents fell silent"),
         pytest.param(

@@ -75,11 +75,11 @@ def register(
         *((kind.resource, partial(mirror.see, kind)) for kind in mirror.kinds),
     ]
     for kind, take in kinds:
-        handler = _handler(take, watchman)
+        handler = _handler(take, watchman, kind[2])
         kopf.on.event(*kind, id=f"see-{kind[2]}", registry=registry)(handler)
 
 
-def _handler(take: Take, watchman: Watchman) -> Callable[..., Awaitable[None]]:
+def _handler(take: Take, watchman: Watchman, kind: str) -> Callable[..., Awaitable[None]]:
     """One event to the mirror; what fails is mended by a fresh list: Kopf does not repeat it."""
 
     # A coroutine, because Kopf would run a plain function in a thread, beside the decisions.
@@ -91,6 +91,7 @@ def _handler(take: Take, watchman: Watchman) -> Callable[..., Awaitable[None]]:
         except Exception:  # noqa: BLE001 - whatever it was, the next list mends it
             _log.exception("an event could not be taken; a fresh list will mend what it said")
             watchman.doubt()
+        watchman.heard(kind)
 
     return handle
 

@@ -108,6 +108,8 @@ class Mirror:
         """The resourceVersion of the GPUNode that the ledger was told last, by name."""
         self.node_names: set[str] = set()
         """Every Node that exists."""
+        self.found: set[str] = set()
+        """Plurals of the kinds, of GPUNodes, Nodes and Pods, of which the last list had some."""
         self.repairs = 0
         """How often a list had to mend the ledger."""
         self.followers: list[Follower] = []
@@ -185,6 +187,12 @@ class Mirror:
                     listed += [sighting for sighting in sightings if sighting is not None]
                     uids.update(self._follow(some))
                     await asyncio.sleep(0)
+            some_of = {
+                "gpunodes": self._ledger.gpunode_names(),
+                "nodes": self.node_names,
+                "pods": uids,
+            }
+            self.found = {kind for kind, some in some_of.items() if some}
             repairs = self._ledger.reconcile(listed, began, self._clock.monotonic())
             self._reading.keep(uids)
             for follower in self.followers:

@@ -89,6 +89,9 @@ async def serve(
                 kopf_stop=kopf_stop,
             )
             running.append(asyncio.create_task(watching))
+            hearing = asyncio.create_task(controller.watchman.hear())
+            await asyncio.wait({stopped, hearing, *running}, return_when=asyncio.FIRST_COMPLETED)
+            hearing.cancel()
             controller.duty.loaded = True
             controller.health.heard()  # heartbeats begin now
             controller.waker.begin()

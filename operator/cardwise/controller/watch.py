@@ -27,6 +27,8 @@ SILENCE_SECONDS = 120.0
 _TICK_SECONDS = 1.0
 _AUDIT_SECONDS = 300.0
 _SOON_SECONDS = 2.0
+_HEARING_SECONDS = 10.0
+"""How long the start waits for the watches: who can't have them answers by its own list."""
 _LISTING_SECONDS = 120.0
 """For how long a list of Kopf's may put the comparison off: it is compared once it is over, for a
 long list would else be compared again and again while it comes. That of 40,000 Pods takes a minute.
@@ -101,6 +103,9 @@ class Watchman:
         self._failed = False
         """Whether the doubt is of more than a list of Kopf's."""
         self._listed = 0.0
+        self._unheard: set[str] = set()
+        """Plurals of the kinds whose watch has shown nothing yet, though there is some."""
+        self._all_heard = asyncio.Event()
 
     def doubt(self) -> None:
         """Something may have been missed: list again soon."""
@@ -123,7 +128,28 @@ class Watchman:
                 _log.warning("the ledger can't be loaded yet: %s", error)
                 await asyncio.sleep(waits.pop(0) if len(waits) > 1 else waits[0])
             else:
+                self._unheard = set(self._mirror.found)
                 return
+
+    def heard(self, kind: str) -> None:
+        """The watch of a kind, named by its plural, showed an object."""
+        self._unheard.discard(kind)
+        if not self._unheard:
+            self._all_heard.set()
+
+    async def hear(self) -> None:
+        """Wait until each watch has begun: what came to be after our own list is on its way then.
+
+        Else a Pod would hear of a Node made in between that it has no cards.
+        """
+        if not self._unheard:
+            return
+        try:
+            async with asyncio.timeout(_HEARING_SECONDS):
+                await self._all_heard.wait()
+        except TimeoutError:
+            kinds = ", ".join(sorted(self._unheard))
+            _log.warning("the watches show nothing yet of what was listed of: %s", kinds)
 
     async def audit(self) -> None:
         """Compare with a fresh list every 5 minutes, and soon after a doubt, until cancelled."""

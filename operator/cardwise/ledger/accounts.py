@@ -23,7 +23,9 @@ class Accounts:
         self._bounds: dict[str, QuotaBound] = {}
         self._quota_use: dict[str, dict[str, CardUse]] = {}
         self.grew = False
-        """Room grew since the owner last set this to False: waiting Pods should be asked again."""
+        """Room grew since the owner last set this to False: waiting Pods should be asked again.
+
+        Likewise where a node turned out to have cards that were not known of."""
         self.touched: set[str] = set()
         """Nodes whose cards or tenants changed since the owner last emptied this."""
         self.removed: set[str] = set()
@@ -63,6 +65,8 @@ class Accounts:
         before = account.view(self._states)
         if account.set_node(offers_cards=offers_cards, cordoned=cordoned, boot_id=boot_id):
             self._compare(before, account)
+            if _is_found_out(before, account.view(self._states)):
+                self.grew = True  # no room; but who waits was told another word, and keeps it
         self._forget_if_empty(account)
 
     def remove_node(self, name: str) -> None:
@@ -250,6 +254,11 @@ class Accounts:
             self._nodes.pop(account.name, None)
             self.journal.touch(account.name)
             self.journal.forget(self._nodes)
+
+
+def _is_found_out(before: NodeView, after: NodeView) -> bool:
+    """Whether a node that was taken for one without cards has some that nobody reports."""
+    return (before.problem, after.problem) == (Reason.NODE_HAS_NO_CARDS, Reason.NODE_NOT_REPORTED)
 
 
 def _is_raised(before: int | None, after: int | None) -> bool:
