@@ -129,6 +129,9 @@ CONDITION_MEMORY_UNKNOWN = "MemoryUnknown"
 """There only while it holds."""
 CONDITION_OWNER_CONFLICT = "ResourceOwnerConflict"
 """Likewise, and the controller's: two device plugins write one Node's ``nvidia.com/gpu``."""
+CONDITION_CORDON_STRAY = "CordonNamesNoCard"
+"""Likewise: somebody wrote a cordon that closes no card."""
+CONTROLLER_CONDITIONS = (CONDITION_OWNER_CONFLICT, CONDITION_CORDON_STRAY)
 
 ANNOTATION_BYTES_AT_BIND = 250 * 1024
 """Above 256 KiB of annotations every later status update of a Pod fails, so /bind stops before."""
@@ -281,6 +284,7 @@ class NodeEvent(StrEnum):
     """The same word as that of the Pods which wait for it."""
     TAKES_PODS = "NodeTakesPods"
     OWNER_CONFLICT = "ResourceOwnerConflict"
+    CORDON_STRAY = "CordonNamesNoCard"
 
 
 class WebhookEvent(StrEnum):

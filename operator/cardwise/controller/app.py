@@ -10,6 +10,7 @@ from cardwise.controller.binder import Binder
 from cardwise.controller.bypassed import Bypassed
 from cardwise.controller.classes import Classes
 from cardwise.controller.clock import Clock
+from cardwise.controller.cordons import Cordons
 from cardwise.controller.decider import Decider
 from cardwise.controller.duty import Duty
 from cardwise.controller.elector import Elector
@@ -33,7 +34,7 @@ from cardwise.controller.waker import Waker
 from cardwise.controller.watch import Health, Watchman
 from cardwise.doors import installed_doors
 from cardwise.ledger import HOLD_SECONDS, Ledger
-from cardwise.model import PodRef
+from cardwise.model import Condition, PodRef
 from cardwise.names import Door, EventReason
 from cardwise.ports import Cluster
 from cardwise.settings import Settings
@@ -72,6 +73,7 @@ class Controller:
     watchman: Watchman = field(init=False)
     rejected: RejectedPods = field(init=False)
     owners: Owners = field(init=False)
+    cordons: Cordons = field(init=False)
     usage: UsageWriter = field(init=False)
     activity: Activity | None = field(init=False)
     gates_door: GatesDoor | None = field(init=False)
@@ -144,11 +146,12 @@ class Controller:
         )
         self.rejected = self._rejected(notes)
         self.owners = Owners(self.ledger, self.clock, notes)
-        self.mirror.followers += [self.rejected, self.owners]
+        self.cordons = Cordons(self.ledger, self.clock, notes)
+        self.mirror.followers += [self.rejected, self.owners, self.cordons]
         self.hami_nodes = self._hami_nodes()
         self.shadow = self._shadow()
         self.gates_door = self._door_of_gates() if Door.GATES in self.doors else None
-        self.usage = UsageWriter(self.ledger, self.cluster, self.duty, self.owners.conditions)
+        self.usage = UsageWriter(self.ledger, self.cluster, self.duty, self._conditions)
         self.mirror.gpunode_followers.append(self.usage.see_gpunode)
         self.activity = self._activity(tenure, self.election)
         self.elector = self._elector(self.election)
@@ -240,6 +243,10 @@ class Controller:
             stuck=self.duty.stuck,
         )
 
+    def _conditions(self, node: str) -> tuple[Condition, ...]:
+        """What the controller has to say of a node, on its GPUNode."""
+        return (*self.owners.conditions(node), *self.cordons.conditions(node))
+
     def _begin(self) -> None:
         """This replica has become active: what the other one left undone is not known."""
         self.waker.begin()
@@ -276,6 +283,7 @@ class Controller:
             self.usage.run(),
             self.rejected.run(),
             self.owners.run(),
+            self.cordons.run(),
         ]
         if Door.EXTENDER in self.doors:
             running.append(self.waker.run())

@@ -14,7 +14,7 @@ from cardwise.controller.duty import Duty
 from cardwise.errors import ApiError
 from cardwise.ledger import Ledger
 from cardwise.model import Condition
-from cardwise.names import CONDITION_OWNER_CONFLICT, MANAGER_CONTROLLER
+from cardwise.names import CONTROLLER_CONDITIONS, MANAGER_CONTROLLER
 from cardwise.ports import Cluster
 from cardwise.wire.fields import at, items, mapping, text
 from cardwise.wire.gpunodes_written import usage_of
@@ -126,5 +126,5 @@ def _own_conditions(status: Mapping[str, Any]) -> list[Any]:
     return [
         [each.get(field) for field in ("type", "status", "reason", "message")]
         for each in told
-        if each.get("type") == CONDITION_OWNER_CONFLICT
+        if each.get("type") in CONTROLLER_CONDITIONS
     ]
