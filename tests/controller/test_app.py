@@ -462,10 +462,10 @@ async def test_the_installed_command_stops_by_sigterm_without_a_complaint(
 
 async def test_which_parts_run() -> None:
     for parts, want in [
-        ({}, 8),
-        ({"own_pod": OWN}, 9),
-        ({"webhook_certificates": True}, 9),
-        ({"webhook_self_test": True}, 9),
+        ({}, 9),
+        ({"own_pod": OWN}, 10),
+        ({"webhook_certificates": True}, 10),
+        ({"webhook_self_test": True}, 10),
     ]:
         tasks = Controller(FakeCluster(), Settings(), **parts).tasks()
         assert len(tasks) == want

@@ -1,22 +1,26 @@
-"""Notice who is on a card past us: without an allocation, or with one beyond the card's size.
+"""Notice who is on a card past us: without an allocation, or with one of no such card or room.
 
 A second device plugin or scheduler, or a Pod that admission never saw, may give cards away that the
 ledger knows nothing of. Nothing here can help but saying so: on the Pod, in the log, as metrics.
 """
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from cardwise.controller.clock import Clock
 from cardwise.controller.teller import Teller
-from cardwise.ledger import Ledger
-from cardwise.model import CardState, NodeView, PodRef
-from cardwise.names import EventReason
+from cardwise.ledger import Ledger, Stage
+from cardwise.model import Booking, CardState, NodeView, PodRef
+from cardwise.names import ALLOCATED, EventReason
 from cardwise.wire import pods
 
 _log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
+_AGAIN_SECONDS = 60.0
+_NAMED = 4
+"""Cards that a sentence names."""
 _AGENT_STARTS = "its agent lets no Pod start that does not fit"
 _HAMI_STARTS = "HAMi's device plugin starts them all the same: delete one"
 
@@ -38,8 +42,10 @@ class Strangers:
         self._seen: dict[str, tuple[PodRef, str, float]] = {}
         """By UID: Pods that have cards but no allocation, their nodes, and when they were seen."""
         self._told: set[str] = set()
-        self._overbooked: set[tuple[str, str]] = set()
-        """Node and UUID of each card that was told of."""
+        self._astray: set[str] = set()
+        """UIDs of Pods that were told that their node does not have a card of theirs."""
+        self._overbooked: dict[tuple[str, str], tuple[float, str]] = {}
+        """By node and UUID: each card that was told of, when, and what is given out of it."""
 
     @property
     def unmanaged(self) -> dict[str, int]:
@@ -63,7 +69,12 @@ class Strangers:
         ended = deleted or pods.is_finished(pod) or self._ledger.has_ended(ref.uid)
         # A Pod that has lost its allocation keeps its cards: they are still counted.
         if ended or has_allocation or (entry is not None and entry.booking is not None):
-            self._forget(ref.uid)
+            self._seen.pop(ref.uid, None)
+            self._told.discard(ref.uid)
+            if ended:
+                self._astray.discard(ref.uid)
+            elif entry is not None and entry.booking is not None and entry.booking.node == node:
+                self._compare(ref, entry.booking)
         else:
             self._seen[ref.uid] = ref, node, self._clock.monotonic()
             self._tell(ref, node)
@@ -76,15 +87,18 @@ class Strangers:
         """Who is not in a complete list has ended; and what no event told of is looked at."""
         for uid, (ref, node, seen) in list(self._seen.items()):
             if uid not in uids and seen < began:
-                self._forget(uid)
+                del self._seen[uid]
+                self._told.discard(uid)
             else:
                 self._tell(ref, node)
+        self._astray &= {uid for uid in self._astray if self._ledger.entry(uid) is not None}
         for name in self._ledger.gpunode_names():
             self._look(name)
-
-    def _forget(self, uid: str) -> None:
-        self._seen.pop(uid, None)
-        self._told.discard(uid)
+            account = self._ledger.account(name)
+            for pod, booking in account.bookings() if account is not None else ():
+                entry = self._ledger.entry(pod.uid)
+                if entry is not None and entry.stage is Stage.BOOKED:
+                    self._compare(pod, booking)
 
     def _is_ours(self, node: str) -> bool:
         account = self._ledger.account(node)
@@ -103,14 +117,44 @@ class Strangers:
         _log.warning("Pod %s: %s", ref, note)
         self._teller.warn(ref, EventReason.UNMANAGED_POD, note)
 
+    def _compare(self, ref: PodRef, booking: Booking) -> None:
+        """Say once of a Pod that it was given a card that its node does not have."""
+        account = self._ledger.account(booking.node)
+        cards = account.card_cores() if account is not None else {}
+        if not cards:
+            return  # of a node that reports no card at all, its agent says why
+        strange = [
+            share.uuid
+            for shares in booking.containers
+            for share in shares
+            if share.uuid not in cards
+        ]
+        if not strange:
+            self._astray.discard(ref.uid)
+        elif ref.uid not in self._astray:
+            self._astray.add(ref.uid)
+            named, has = _listed(sorted({*strange})), _listed(list(cards))
+            note = (
+                f"The Pod's allocation names {named}, and node {booking.node} reports no such card;"
+                f" it has {has}. The card is gone, or somebody else wrote the annotation"
+                f" {ALLOCATED}; delete the Pod, so that its owner makes it anew"
+            )
+            _log.warning("Pod %s: %s", ref, note)
+            self._teller.warn(ref, EventReason.ALLOCATION_MISMATCH, note)
+
     def _look(self, node: str) -> None:
-        """Say once of a card that more of it is given out than there is."""
-        view = self._ledger.view(node)
+        """Say of a card that more of it is given out than there is, and how much.
+
+        Once, and again when that changed, at most once a minute.
+        """
+        view, now = self._ledger.view(node), self._clock.monotonic()
         for uuid, card in zip(view.uuids, view.state.cards, strict=True):
             if not card.is_overbooked:
-                self._overbooked.discard((node, uuid))
-            elif (node, uuid) not in self._overbooked:
-                self._overbooked.add((node, uuid))
+                self._overbooked.pop((node, uuid), None)
+                continue
+            known, given = self._overbooked.get((node, uuid)), _given_of(card)
+            if known is None or (known[1] != given and now - known[0] >= _AGAIN_SECONDS):
+                self._overbooked[node, uuid] = now, given
                 self._tell_overbooked(view, uuid, card)
 
     def _tell_overbooked(self, view: NodeView, uuid: str, card: CardState) -> None:
@@ -118,8 +162,7 @@ class Strangers:
         by_hami = account is not None and account.by_hami
         note = (
             f"{view.name}: GPU {card.index} ({uuid}) is given out beyond its size:"
-            f" {card.used_slots}/{card.slots} slots, {card.used_memory_mib}/{card.memory_mib} MiB,"
-            f" {card.used_cores}/{card.cores} % cores. Somebody wrote allocations past Cardwise, or"
+            f" {_given_of(card)}. Somebody wrote allocations past Cardwise, or"
             f" the card offers less than it did; {_HAMI_STARTS if by_hami else _AGENT_STARTS}"
         )
         _log.warning("%s", note)
@@ -134,3 +177,14 @@ class Strangers:
     def _since(self, uid: str) -> float:
         entry = self._ledger.entry(uid)
         return 0.0 if entry is None else entry.changed
+
+
+def _given_of(card: CardState) -> str:
+    return (
+        f"{card.used_slots}/{card.slots} slots, {card.used_memory_mib}/{card.memory_mib} MiB,"
+        f" {card.used_cores}/{card.cores} % cores"
+    )
+
+
+def _listed(uuids: Sequence[str]) -> str:
+    return ", ".join(uuids[:_NAMED]) + (", …" if len(uuids) > _NAMED else "")
