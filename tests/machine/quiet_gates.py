@@ -116,7 +116,7 @@ def gangs_are_placed_all_or_none(model: "Model") -> None:
 
 
 _LASTING = {
-    "run": 11,
+    "run": 12,
     "_ask": 1,
     "_tick": 1,
     "_renew": 1,

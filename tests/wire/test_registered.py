@@ -97,7 +97,20 @@ def test_scores_of_cards_that_are_not_there_are_passed_over() -> None:
     ("register", "score", "told"),
     [
         pytest.param("", None, "is not JSON", id="empty"),
-        pytest.param("GPU-a,10,15360,100,NVIDIA,0,true:", None, "is not JSON", id="the old form"),
+        pytest.param(
+            "GPU-a,10,15360,100,NVIDIA-Tesla T4,0,true:",
+            None,
+            "the form with commas of older releases of HAMi, which is not read: bring HAMi's",
+            id="the old form",
+        ),
+        pytest.param(
+            "GPU-a,10,15360,100,NVIDIA,0,true,1,hami-core:GPU-b,10,15360,100,NVIDIA,0,true:",
+            None,
+            "the form with commas",
+            id="the old form of two cards, one with more fields",
+        ),
+        pytest.param("GPU-a,GPU-b", None, "is not JSON", id="a list of UUIDs"),
+        pytest.param('{"id":1,2,3,4,5,6,7:', None, "is not JSON", id="JSON that is broken"),
         pytest.param("[" * 100_000, None, "is not JSON", id="nested too deep"),
         pytest.param("[]", None, "lists no card", id="no card"),
         pytest.param("{}", None, "write a list", id="no list"),

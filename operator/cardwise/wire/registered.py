@@ -6,6 +6,7 @@ unusable, as with HAMi.
 """
 
 import json
+import re
 from typing import Any, Final
 
 from cardwise import names
@@ -24,6 +25,8 @@ _NVLINK: Final = 100
 """What it adds for each NVLink."""
 _MODEL_CHARACTERS: Final = 256
 _MESSAGE_CHARACTERS: Final = 1000
+_WITH_COMMAS: Final = re.compile(r"[^\s,:\[{\"]+(?:,[^,:]*){5,8}(?::|$)")
+"""``UUID,slots,MiB,cores,model,NUMA node,health:`` for each card."""
 IN_MIG_MODE: Final = "in MIG mode: only HAMi's own scheduler can divide it"
 
 
@@ -96,7 +99,17 @@ def _parsed(annotation: str, key: str) -> object:
     try:
         return json.loads(annotation, parse_constant=_refused)
     except (ValueError, RecursionError):
-        raise BadGPUNode(f"{key} is {quoted(annotation)}, which is not JSON") from None
+        raise BadGPUNode(f"{key} is {quoted(annotation)}, {_what_else(annotation)}") from None
+
+
+def _what_else(annotation: str) -> str:
+    """What a text that is not JSON is, and what to do about it."""
+    if _WITH_COMMAS.match(annotation):
+        return (
+            "the form with commas of older releases of HAMi, which is not read: bring HAMi's device"
+            " plugin on this node to 2.10, which writes JSON, or have Cardwise's agent report there"
+        )
+    return "which is not JSON"
 
 
 def _refused(word: str) -> object:
