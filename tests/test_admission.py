@@ -722,6 +722,14 @@ def test_a_count_that_nothing_adds_is_asked_for() -> None:
             id="memory left out",
         ),
         pytest.param(
+            build.pod(percent=0),
+            [["container app", "gpumem-percentage is 0, which asks for no part", "whole card"]],
+            id="a percentage of 0 is no percentage",
+        ),
+        pytest.param(
+            build.pod(gpumem=0), [["nvidia.com/gpumem is 0", "whole card"]], id="nor are 0 MiB"
+        ),
+        pytest.param(
             build.pod(gpucores=30), [["takes the whole memory of its card"]], id="cores named"
         ),
         pytest.param(build.pod(percent=100), [], id="100 % is said, not left out"),
@@ -1026,6 +1034,7 @@ def test_the_patch_of_a_pod() -> None:
 
 @given(pods, all_settings)
 def test_the_patch_leads_from_the_one_to_the_other(pod: build.Json, settings: Settings) -> None:
+    pod = json.loads(json.dumps(pod))  # in JSON no two containers share one list
     after = admit(pod, settings).pod
     patch = json_patch(pod, after)
 

@@ -29,7 +29,7 @@ from cardwise.names import (
     TopologyMode,
 )
 from cardwise.settings import Settings
-from cardwise.wire.containers import amount, containers_of, count_of
+from cardwise.wire.containers import amount, containers_of, count_of, named
 from cardwise.wire.defaulting import child, takes_whole_memory, with_defaults
 from cardwise.wire.fields import annotations_of, at, mapping, quoted, text
 from cardwise.wire.jsonpatch import json_patch
@@ -223,7 +223,15 @@ def _memory_warnings(pod: dict[str, Any], settings: Settings) -> Iterator[str]:
         ):
             whole = amount(asked, RESOURCE_CORES) >= WHOLE_CORES
             yield (
-                f"container {container.name}: {RESOURCE_MEMORY} is left out, so it takes the "
+                f"container {container.name}: {_no_memory(asked)}, so it takes the "
                 f"{'whole card' if whole else 'whole memory of its card'}; to share a card, write "
                 f"the MiB it needs, e.g. {RESOURCE_MEMORY}: 4096"
             )
+
+
+def _no_memory(container: dict[str, Any]) -> str:
+    """How a container says nothing of memory: by a 0, or not at all."""
+    for key in (RESOURCE_MEMORY_PERCENT, RESOURCE_MEMORY):
+        if named(container, key) is not None:
+            return f"{key} is 0, which asks for no part of a card"
+    return f"{RESOURCE_MEMORY} is left out"

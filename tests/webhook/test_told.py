@@ -84,6 +84,8 @@ WARNED: list[tuple[Json, Settings]] = [
         Settings(),
     ),
     (build.pod(), Settings()),
+    (build.pod(percent=0), Settings()),
+    (build.pod(gpumem=0, gpucores=30), Settings()),
     (build.pod(gpucores=30), Settings()),
     (build.pod(**SHARED, percent=50, allocated=";"), Settings()),
     (build.pod(**SHARED, scheduler="other"), GATES),
