@@ -1,4 +1,5 @@
 import copy
+import json
 from typing import Any
 
 import pytest

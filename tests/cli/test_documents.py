@@ -35,6 +35,11 @@ def job(**spec):
     return workload("Job", api="batch/v1", **spec)
 
 
+def cron_job(**spec):
+    spec = {"schedule": "@daily", "jobTemplate": {"spec": job(**spec)["spec"]}}
+    return {**job(), "kind": "CronJob", "spec": spec}
+
+
 def listed(*items):
     return {"kind": "List", "items": list(items)}
 
@@ -157,13 +162,13 @@ def test_every_key_is_a_text() -> None:
     [
         pytest.param(workload("Deployment"), 1, id="a Deployment has one Pod by default"),
         pytest.param(workload("Deployment", replicas=3), 3, id="or as many as it says"),
-        pytest.param(workload("Deployment", replicas=0), 0, id="or none"),
         pytest.param(workload("StatefulSet", replicas=2), 2, id="a StatefulSet likewise"),
         pytest.param(job(), 1, id="a Job has one Pod by default"),
         pytest.param(job(parallelism=3), 3, id="or its parallelism"),
         pytest.param(job(parallelism=3, completions=2), 2, id="but no more than its completions"),
         pytest.param(job(completions=5), 1, id="completions alone come one after another"),
-        pytest.param(job(parallelism=3, suspend=True), 0, id="a suspended Job has none"),
+        pytest.param(cron_job(), 1, id="a CronJob has those of one run"),
+        pytest.param(cron_job(parallelism=3, completions=2), 2, id="which is a Job"),
     ],
 )
 def test_a_workload_stands_for_its_pods(object_, want) -> None:
@@ -174,6 +179,38 @@ def test_a_workload_stands_for_its_pods(object_, want) -> None:
         assert each.body["metadata"]["name"] == each.name
         assert each.body["metadata"]["labels"] == {"app": "web"}
         assert each.body["spec"] == TEMPLATE["spec"]
+
+
+# Red: `expanded` drops a workload without Pods.
+@pytest.mark.parametrize(
+    "object_",
+    [
+        pytest.param(workload("Deployment", replicas=0), id="a Deployment of none"),
+        pytest.param(job(parallelism=3, suspend=True), id="a suspended Job"),
+        pytest.param(cron_job(parallelism=0), id="a CronJob of none"),
+        pytest.param(cron_job(suspend=True), id="a CronJob whose Job is suspended"),
+        pytest.param({**cron_job(), "spec": {**cron_job()["spec"], "suspend": True}}, id="or it"),
+        pytest.param(workload("DaemonSet"), id="a DaemonSet without nodes"),
+    ],
+)
+def test_a_workload_without_pods_is_left_for_who_tells_of_it(object_) -> None:
+    assert titles(read_objects(object_)) == [f"{object_['kind']} team/web"]
+
+
+def test_a_daemon_set_has_a_pod_for_each_node_whoever_names_it() -> None:
+    nodes = [build.node_object("b"), build.gpunode("a"), build.node_object("a")]
+
+    found = read_objects(workload("DaemonSet"), *nodes)
+
+    assert titles(found)[:2] == ["Pod team/web-a", "Pod team/web-b"]
+    assert [each.only_node for each in found[:2]] == ["a", "b"]
+    assert found[0].body["metadata"] == {
+        "labels": {"app": "web"},
+        "name": "web-a",
+        "namespace": "team",
+    }
+    tolerated = {each["key"] for each in found[0].body["spec"]["tolerations"]}
+    assert "node.kubernetes.io/unschedulable" in tolerated
 
 
 def test_pods_of_two_workloads_with_one_name_are_kept_apart() -> None:

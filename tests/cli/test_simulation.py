@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
+import hami
 import hostile
 from cardwise.cli.documents import documents_of, expanded
 from cardwise.cli.rendering import document_of
 from cardwise.cli.simulation import simulate
 from cardwise.errors import BadDocument
-from cardwise.names import SCHEDULER_NAME
+from cardwise.names import NODE_REGISTER, SCHEDULER_NAME
 from cardwise.settings import Settings, parse
 from simulated import A1, WORKED, answer, node, simulated, small, tenant, where
 
@@ -150,6 +151,17 @@ def test_no_report_is_stale_however_old() -> None:
             id="a kind that is not read",
         ),
         pytest.param(
+            {
+                "kind": "Deployment",
+                "apiVersion": "apps/v1",
+                "metadata": {"name": "d"},
+                "spec": {"replicas": 0},
+            },
+            "f.yaml:1: Deployment default/d: it stands for no Pod: it has no replicas, is"
+            " suspended, or is a DaemonSet and no node is given",
+            id="a workload without Pods",
+        ),
+        pytest.param(
             build.pod("p", gpus=None),
             "f.yaml:1: Pod default/p: skipped, it asks for no card",
             id="a Pod without cards",
@@ -194,6 +206,91 @@ def test_a_tenant_of_a_card_that_its_node_does_not_have_is_noted(held, want, fir
     found = simulated(*((there, tenant) if first == "the node" else (tenant, there)))
 
     assert [note.partition("default/t: ")[2] for note in found.notes] == want
+
+
+# Red: `_take_registered` does nothing, or does not ask for a GPUNode.
+def test_a_node_of_hamis_has_the_cards_that_its_registration_says() -> None:
+    nodes = (hami.node("n1", 2), hami.node("n2", 2), build.gpunode("n2", 1))
+    taken = build.pod("t", node="n1", gpumem=1, allocated=build.allocation("GPU-a"))
+
+    found = simulated(*nodes, taken, small("p"), small("q"), small("r"))
+
+    assert [each.node for each in found.placements] == ["n1", "n2", None]
+    assert found.notes == (
+        "f.yaml:1: Node n1: its cards are read from hami.io/node-nvidia-register, as with the"
+        " setting migration.hamiNodes",
+    )
+
+
+@pytest.mark.parametrize(
+    ("node_", "trouble"),
+    [
+        pytest.param(
+            hami.node("n1", gpus=0), "the node offers no nvidia.com/gpu", id="no plugin there"
+        ),
+        pytest.param(
+            build.node_object(
+                "n1", gpus=10, annotations={NODE_REGISTER: "GPU-a,10,15360,100,NVIDIA,0,true:"}
+            ),
+            "the form with commas of older releases",
+            id="the old form",
+        ),
+    ],
+)
+def test_a_registration_that_gives_no_card_is_noted(node_, trouble) -> None:
+    found = simulated(node_, small("p"))
+
+    assert [each.node for each in found.placements] == [None]
+    [note] = found.notes
+    assert note.startswith("f.yaml:1: Node n1: no card is read from HAMi's registration: ")
+    assert trouble in note
+
+
+def daemon_set(**spec):
+    pod = small("p")
+    template = {
+        "metadata": {"annotations": pod["metadata"]["annotations"]},
+        "spec": {**pod["spec"], **spec},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "d"},
+        "spec": {"template": template},
+    }
+
+
+# Red: `_placed` asks about every node; `_is_made` says yes.
+def test_a_daemon_set_has_a_pod_on_each_node_that_selector_and_taints_allow() -> None:
+    gpu = {"labels": {"gpu": "on"}}
+    taint = {"key": "k", "effect": "NoSchedule"}
+    nodes = (
+        build.node_object("n1", **gpu, unschedulable=True),
+        build.node_object("n2", **gpu),
+        build.node_object("n3"),
+        build.node_object("n4", **gpu, taints=[taint]),
+        *(node(name, cards=1) for name in ("n1", "n2", "n3", "n4")),
+        build.pod("t", node="n2", gpumem=1, allocated=build.allocation("GPU-n2-a")),
+    )
+
+    got = answer(daemon_set(nodeSelector={"gpu": "on"}), *nodes)
+
+    assert {name: where(pod) for name, pod in got.items()} == {
+        "default/d-n1": [[0]],
+        "default/d-n2": "ExclusiveDeviceAllocateConflict",
+    }
+    assert got["default/d-n2"]["message"].startswith("0/1 nodes can take")
+
+
+def test_a_daemon_set_that_no_node_wants_is_noted() -> None:
+    found = simulated(build.node_object("n1"), node(), daemon_set(nodeSelector={"gpu": "on"}))
+
+    assert found.placements == ()
+    [note] = found.notes
+    assert note.partition(": ")[2] == (
+        "DaemonSet default/d: it stands for no Pod: its nodeSelector, affinity or"
+        " tolerations keep it from every node"
+    )
 
 
 @pytest.mark.parametrize("scheduler", [SCHEDULER_NAME, "", "default-scheduler", "hami-scheduler"])

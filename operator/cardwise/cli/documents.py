@@ -24,10 +24,22 @@ _GROUPS: Mapping[str, str] = {
     GPUNODE_KIND: API_GROUP,
     "Deployment": "apps",
     "StatefulSet": "apps",
+    "DaemonSet": "apps",
     "Job": "batch",
+    "CronJob": "batch",
 }
 """The kinds that are read, and whose they are: another group's ``Job`` is another kind."""
-_WORKLOADS = ("Deployment", "StatefulSet", "Job")
+_WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob")
+_TOLERATED = (
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+)
+"""The taints that every Pod of a DaemonSet tolerates."""
+_NODES = ("Node", GPUNODE_KIND)
 _Known: TypeAlias = "dict[tuple[str, ...], Document]"
 _MOST_REPLICAS = 100_000
 _DEEPEST_LIST = 8
@@ -50,6 +62,8 @@ class Document:
     """Whether ``name`` is a ``generateName``, still to be completed."""
     made_by: str = ""
     """The kind of the workload that it is a Pod of."""
+    only_node: str = ""
+    """Of a Pod of a DaemonSet: the one node that it is for."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -105,9 +119,11 @@ def expanded(documents: Iterable[Document]) -> list[Document]:
     given: _Known = {}
     for document in documents:
         _add(given, document)
+    nodes = sorted({it.name for it in given.values() if it.kind in _NODES and it.is_known})
     result: _Known = {}
     for document in given.values():
-        for each in _pods_of(document) if document.is_workload else [document]:
+        pods = _pods_of(document, nodes) if document.is_workload else []
+        for each in pods or [document]:  # one that stands for no Pod is told of
             _add(result, each)
     return list(result.values())
 
@@ -184,7 +200,7 @@ def _document(body: dict[str, Any], where: str) -> Document:
     return Document(
         kind=kind,
         name=str(name or ""),
-        namespace="" if kind in ("Node", GPUNODE_KIND) else str(namespace),
+        namespace="" if kind in _NODES else str(namespace),
         body=body,
         where=where,
         is_known=is_known,
@@ -201,11 +217,16 @@ def _first_free(known: _Known, document: Document) -> Document:
     raise AssertionError("there is always one more number")
 
 
-def _pods_of(workload: Document) -> list[Document]:
-    """The Pods that a workload makes, NAME-0, NAME-1 and so on."""
-    spec = _object(workload, "spec", workload.body.get("spec"))
-    template = _object(workload, "spec.template", spec.get("template"))
-    metadata = _object(workload, "spec.template.metadata", template.get("metadata"))
+def _pods_of(workload: Document, nodes: Iterable[str]) -> list[Document]:
+    """The Pods that a workload makes, NAME-0, NAME-1 and so on; of a DaemonSet, NAME-NODE."""
+    spec, path = _object(workload, "spec", workload.body.get("spec")), "spec"
+    is_open = spec.get("suspend") is not True
+    if workload.kind == "CronJob":  # one run of it
+        path = "spec.jobTemplate.spec"
+        template = _object(workload, "spec.jobTemplate", spec.get("jobTemplate"))
+        spec = _object(workload, path, template.get("spec"))
+    template = _object(workload, f"{path}.template", spec.get("template"))
+    metadata = _object(workload, f"{path}.template.metadata", template.get("metadata"))
     pod = Document(
         kind="Pod",
         name=workload.name,
@@ -214,13 +235,26 @@ def _pods_of(workload: Document) -> list[Document]:
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": metadata,
-            "spec": _object(workload, "spec.template.spec", template.get("spec")),
+            "spec": _object(workload, f"{path}.template.spec", template.get("spec")),
         },
         where=workload.where,
         made_by=workload.kind,
         warnings=template_warnings(dict(workload.body)),
     )
-    return [_named(pod, f"{workload.name}-{number}") for number in range(_count(workload, spec))]
+    if workload.kind == "DaemonSet":
+        return [_on_node(pod, node) for node in nodes]
+    count = _count(workload, spec, path) if is_open else 0
+    return [_named(pod, f"{workload.name}-{number}") for number in range(count)]
+
+
+def _on_node(pod: Document, node: str) -> Document:
+    """The Pod of a DaemonSet for one node, which stays on that although it is cordoned."""
+    spec = pod.body["spec"]
+    tolerated = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in _TOLERATED]
+    own = spec.get("tolerations")
+    tolerations = [*(own if isinstance(own, list) else []), *tolerated]
+    body = {**pod.body, "spec": {**spec, "tolerations": tolerations}}
+    return replace(_named(replace(pod, body=body), f"{pod.name}-{node}"), only_node=node)
 
 
 def _named(pod: Document, name: str) -> Document:
@@ -229,14 +263,18 @@ def _named(pod: Document, name: str) -> Document:
     return replace(pod, name=name, body=body, has_prefix_only=False)
 
 
-def _count(workload: Document, spec: dict[str, Any]) -> int:
+def _count(workload: Document, spec: dict[str, Any], path: str) -> int:
     """How many Pods run at once: replicas, or a Job's parallelism up to its completions."""
-    if workload.kind != "Job":
-        return _number(workload, "replicas", spec.get("replicas"), 1)
+
+    def number(field: str, default: int) -> int:
+        return _number(workload, f"{path}.{field}", spec.get(field), default)
+
+    if workload.kind not in ("Job", "CronJob"):
+        return number("replicas", 1)
     if spec.get("suspend") is True:
         return 0
-    parallelism = _number(workload, "parallelism", spec.get("parallelism"), 1)
-    return min(parallelism, _number(workload, "completions", spec.get("completions"), parallelism))
+    parallelism = number("parallelism", 1)
+    return min(parallelism, number("completions", parallelism))
 
 
 def _number(workload: Document, field: str, value: object, default: int) -> int:
@@ -244,7 +282,7 @@ def _number(workload: Document, field: str, value: object, default: int) -> int:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_REPLICAS:
         raise BadDocument(
-            f"{workload.where}: spec.{field} of {workload.title} is not a whole number"
+            f"{workload.where}: {field} of {workload.title} is not a whole number"
             f" from 0 to {_MOST_REPLICAS}."
         )
     return value

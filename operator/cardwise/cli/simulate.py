@@ -48,7 +48,12 @@ def simulate(
     Each FILE holds YAML or JSON documents; "-" is standard input. Each GPUNode is a node; where a
     Node is given, its cordon, taints, labels, CPU and memory are respected, and so is a
     ResourceQuota. Pods with a nodeName and an allocation annotation are tenants; Pods without a
-    nodeName are placed in file order. Deployments, StatefulSets and Jobs stand for their Pods.
+    nodeName are placed in file order. Deployments, StatefulSets and Jobs stand for their Pods, a
+    CronJob for those of one run, and a DaemonSet for one on each node that its selector and
+    tolerations allow. A Node that HAMi's device plugin registered, and that has no GPUNode, has the
+    cards that the registration says.
+
+    What is not read, and why, is told on standard error.
 
     A node that kube-scheduler itself would refuse says NodeUnschedulable, TaintNotTolerated,
     NodeAffinityMismatch, TooManyPods, InsufficientCpu or InsufficientMemory.

@@ -5,7 +5,7 @@ Pure: the same admission, ledger and engine as in the controller and the webhook
 another module's.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,9 +27,11 @@ from cardwise.model import (
 )
 from cardwise.names import (
     GPUNODE_KIND,
+    NODE_REGISTER,
     RESOURCES,
     SCHEDULER_NAME,
     TAKEN_OVER_SCHEDULERS,
+    NodeReason,
     Reason,
 )
 from cardwise.noderules import Needs, NodeBook
@@ -39,7 +41,13 @@ from cardwise.wire.fields import at, quoted, text
 from cardwise.wire.gpunodes import cordoned_by_annotation, gpunode_of, offers_cards
 from cardwise.wire.pods import asks_cards, booking_of, bound_node, is_finished, request_of
 from cardwise.wire.quotas import bound_of, merge, warnings_of
+from cardwise.wire.registered import gpunode_document, is_registered, trouble_of
 
+_NO_POD = "it has no replicas, is suspended, or is a DaemonSet and no node is given"
+_NO_NODE = "its nodeSelector, affinity or tolerations keep it from every node"
+_FROM_HAMI = f"its cards are read from {NODE_REGISTER}, as with the setting migration.hamiNodes"
+_NOT_FOR_DAEMONS = (NodeReason.AFFINITY, NodeReason.TAINT)
+"""Where its controller makes no Pod at all."""
 _NO_TIME = 0.0
 """What the ledger is told the time is: nothing ages here."""
 
@@ -67,7 +75,7 @@ def simulate(
     cluster.complete()
     placements = [
         placement if trace else shortened(placement)
-        for document in waiting
+        for document in cluster.made(waiting)
         if (placement := cluster.place(document, admission=admission)) is not None
     ]
     return Simulation(placements=tuple(placements), notes=tuple(cluster.notes))
@@ -85,6 +93,8 @@ class _Cluster:
         self._node_book = NodeBook(untold_is_no_bound=True, ignored=RESOURCES)
         self._bounds: dict[str, list[QuotaBound]] = {}
         self._names: dict[str, None] = {}
+        self._registered: dict[str, Document] = {}
+        """Nodes that HAMi's device plugin says the cards of."""
         self._tenants: list[tuple[Document, Booking]] = []
         self._size = ClusterSize(largest_card_mib=0, most_cards=0)
 
@@ -100,18 +110,22 @@ class _Cluster:
             case "Pod":
                 return self._take_pod(document, body)
             case "Node":
-                self._take_node(document.name, body)
+                self._take_node(document, body)
             case "ResourceQuota":
                 self._bounds.setdefault(document.namespace, []).append(bound_of(body))
                 self.notes += warnings_of(body)
             case kind if kind == GPUNODE_KIND:
                 self._take_gpunode(document, body)
+            case _:
+                self._note(document, f"it stands for no Pod: {_NO_POD}")
         return True
 
     def complete(self) -> None:
         """Put the quotas into force, and look for the tenants' cards: all are known now."""
         for namespace, bounds in self._bounds.items():
             self._ledger.set_bound(namespace, merge(bounds))
+        for name, document in self._registered.items():
+            self._take_registered(name, document)
         reported = set(self._ledger.gpunode_names())
         for document, booking in self._tenants:
             there = self._ledger.view(booking.node).uuids
@@ -125,11 +139,30 @@ class _Cluster:
             report = gpunode_of(body)
         except BadGPUNode as error:
             raise BadDocument(f"{document.where}: {error}") from error
+        self._report(report)
+
+    def _report(self, report: GPUNode) -> None:
         self._ledger.apply_gpunode(report, _NO_TIME)
         self._names[report.name] = None
         self._size = _grown(self._size, report)
 
-    def _take_node(self, name: str, body: dict[str, Any]) -> None:
+    def _take_registered(self, name: str, document: Document) -> None:
+        """Read a node's cards from HAMi's annotations, where it has no GPUNode."""
+        account = self._ledger.account(name)
+        if account is not None and account.report is not None:
+            return
+        built = gpunode_document(dict(document.body), "")
+        trouble = trouble_of(built)
+        if trouble:
+            self._note(document, f"no card is read from HAMi's registration: {trouble}")
+        else:
+            self._note(document, _FROM_HAMI)
+        self._report(gpunode_of(built))
+
+    def _take_node(self, document: Document, body: dict[str, Any]) -> None:
+        name = document.name
+        if is_registered(body):
+            self._registered[name] = document
         self._names[name] = None
         self._node_book.apply_node(body)
         self._ledger.apply_node(
@@ -161,6 +194,22 @@ class _Cluster:
 
     # What is placed -------------------------------------------------------------------------------
 
+    def made(self, waiting: list[Document]) -> list[Document]:
+        """Those that there are: a DaemonSet has no Pod where selector or taints keep it away."""
+        there = [document for document in waiting if self._is_made(document)]
+        without = {_daemon_set(document): document for document in waiting if document.only_node}
+        for name in without.keys() - {_daemon_set(document) for document in there}:
+            where = without[name].where
+            self.notes.append(f"{where}: DaemonSet {name}: it stands for no Pod: {_NO_NODE}")
+        return there
+
+    def _is_made(self, document: Document) -> bool:
+        node = document.only_node
+        if not node:
+            return True
+        word = self._node_book.refusals(Needs(dict(document.body)), [node]).get(node)
+        return word not in _NOT_FOR_DAEMONS
+
     def place(self, document: Document, *, admission: bool) -> Placement | None:
         """Place one Pod; None for one that is not ours to place."""
         pod = dict(document.body)
@@ -184,12 +233,15 @@ class _Cluster:
         # The webhook has told these, where it was asked.
         if not admission:
             warnings += (*unknown_policies(request), *request.warnings)
-        return self._placed(replace(request, pod=ref), Needs(pod), warnings)
+        names = [document.only_node] if document.only_node else list(self._names)
+        return self._placed(replace(request, pod=ref), Needs(pod), warnings, names)
 
-    def _placed(self, request: Request, needs: Needs, warnings: tuple[str, ...]) -> Placement:
-        refusals = self._node_book.refusals(needs, self._names)
+    def _placed(
+        self, request: Request, needs: Needs, warnings: tuple[str, ...], names: Sequence[str]
+    ) -> Placement:
+        refusals = self._node_book.refusals(needs, names)
         unfit = {name: word.value for name, word in refusals.items()}
-        views = {view.name: view for view in self._ledger.views(self._names)}
+        views = {view.name: view for view in self._ledger.views(names)}
         candidates = [view for name, view in views.items() if name not in unfit]
         namespace = request.pod.namespace
         decision = decide(request, candidates, self._memo, self._ledger.room(namespace))
@@ -221,7 +273,7 @@ class _Cluster:
                     used=self._ledger.quota_use(namespace),
                 ),
                 cluster=self._size,
-                hopeless=hopeless(request.signature, views.values()),
+                hopeless=hopeless(request.signature, self._ledger.views(self._names)),
                 others=telling,
             ),
             warnings=warnings,
@@ -237,6 +289,11 @@ class _Cluster:
 
     def _note(self, document: Document, what: str) -> None:
         self.notes.append(f"{document.where}: {document.title}: {what}")
+
+
+def _daemon_set(document: Document) -> str:
+    """Namespace and name of the DaemonSet that a Pod is of."""
+    return f"{document.namespace}/{document.name.removesuffix(f'-{document.only_node}')}"
 
 
 def _ref(document: Document) -> PodRef:
