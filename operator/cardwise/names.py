@@ -177,6 +177,8 @@ class Reason(StrEnum):
     The order is the tie-break between words that are equally frequent: the later one wins.
     """
 
+    NODE_HANDING_OVER = "NodeHandingOver"
+    """First, because it is over in a moment: any other word says more, and wins a tie."""
     CARD_NOT_HEALTHY = "CardNotHealth"
     CARD_CORDONED = "CardCordoned"
     CARD_TYPE = "CardTypeMismatch"
@@ -192,7 +194,6 @@ class Reason(StrEnum):
     NODE_TOO_FEW_CARDS = "NodeInsufficientDevice"
     NODE_NOT_REPORTED = "NodeNotReported"
     NODE_HAS_NO_CARDS = "NodeHasNoCards"
-    NODE_HANDING_OVER = "NodeHandingOver"
     NODE_UNREADABLE = "NodeHasUnreadableAllocation"
     NODE_REJECTS_PODS = "NodeRejectsPods"
     INVALID_REQUEST = "InvalidGPURequest"

@@ -184,6 +184,8 @@ async def test_the_next_pod_waits_until_the_one_before_has_its_cards() -> None:
 
     answered = world.filter(other, "n1")["FailedAndUnresolvableNodes"]
     assert answered == {"n1": Reason.NODE_HANDING_OVER}
+    large = world.filter(build.pod("large", gpumem=99999), "n1")["FailedAndUnresolvableNodes"]
+    assert large == {"n1": Reason.MEMORY}, "when it is over that Pod does not fit either"
     async with background(world.controller.waker.run()):
         await passing(2.0)
         assert WAKE not in node_annotations(world)

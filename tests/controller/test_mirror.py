@@ -87,6 +87,26 @@ async def test_a_pod_that_vanished_without_a_word_leaves_no_trace() -> None:
     assert not world.mirror._reading._known
 
 
+# Red: `Mirror._sighting` or `Ledger.reconcile` passes over what a list shows garbled.
+@pytest.mark.parametrize("first", ["the node", "the Pod"])
+async def test_a_node_that_a_garbled_allocation_closed_is_closed_after_a_restart(
+    first: str,
+) -> None:
+    garbled, other = bound(allocated="GPU-n1-a,NVIDIA,many,0:;"), build.pod("q", gpumem=1000)
+    gpunode = build.gpunode("n1", 1)
+    world = await World(*((gpunode,) if first == "the node" else ()), garbled, other).load()
+    for _ in range(2):
+        world = await world.restarted()
+        if first == "the Pod":
+            world.mirror.see_gpunode(gpunode)
+        answered = world.filter(other, "n1")["FailedAndUnresolvableNodes"]
+        assert answered == {"n1": Reason.NODE_UNREADABLE}
+
+    world.cluster.put(bound())
+    world.deliver()
+    assert world.chosen(other, "n1") == "n1"
+
+
 async def test_a_pod_that_has_nothing_to_do_with_cards_leaves_no_trace() -> None:
     world = await World(build.gpunode()).load()
     world.mirror.see_pod(build.pod(gpus=None))

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from cardwise.engine.decide import Memo, decide, leading_word
 from cardwise.model import (
     Booking,
     Decision,
+    NodeState,
     NodeView,
     QuotaRoom,
     Share,
@@ -34,6 +36,7 @@ NO_CARDS, NOT_REPORTED, TOO_FEW = (
     Reason.NODE_NOT_REPORTED,
     Reason.NODE_TOO_FEW_CARDS,
 )
+HANDING = Reason.NODE_HANDING_OVER
 SPREAD = NodePolicy.SPREAD
 
 
@@ -179,6 +182,9 @@ def test_a_decision_with_a_node_has_no_reason() -> None:
         pytest.param(
             [Reason.CARD_TYPE, TOO_FEW, NO_CARDS], TOO_FEW, id="where there are no others: ties"
         ),
+        pytest.param([HANDING, MEMORY], MEMORY, id="of a tie, never what is over in a moment"),
+        pytest.param([HANDING, HANDING, MEMORY], HANDING, id="which may be the word of most"),
+        pytest.param([HANDING, NOT_REPORTED, NO_CARDS], HANDING, id="and is told before absence"),
         pytest.param([None, MEMORY, None], MEMORY, id="nodes without a word"),
         pytest.param([], None, id="no node"),
     ],
@@ -207,6 +213,31 @@ def test_a_problem_says_what_it_knows() -> None:
     outcome = answer([unreadable]).outcomes["n1"]
 
     assert (outcome.reason, outcome.detail) == (Reason.NODE_UNREADABLE, "default/p")
+
+
+# Red: `answer` looks at no card of a node that hands some over.
+@pytest.mark.parametrize(
+    ("state", "room", "want"),
+    [
+        pytest.param(idle(4), None, HANDING, id="it would fit: a moment"),
+        pytest.param(FULL.state, None, MEMORY, id="it would not fit"),
+        pytest.param(idle(4), QuotaRoom(0, None), Reason.QUOTA, id="nor by its quota"),
+        pytest.param(idle(0), None, TOO_FEW, id="nor ever"),
+    ],
+)
+def test_that_a_node_hands_cards_over_is_told_only_to_a_pod_that_would_fit(
+    state: NodeState, room: QuotaRoom | None, want: Reason
+) -> None:
+    busy = replace(view("n1", state, problem=HANDING, detail="one at a time"), state_id=7)
+    memo = Memo()
+
+    for _ in range(2):  # as the memo has it, too
+        decision = decide(request(), [busy], memo, room)
+        outcome = decision.outcomes["n1"]
+        assert (decision.node, decision.reason) == (None, want)
+        assert outcome.detail == ("one at a time" if want is HANDING else "")
+    free = replace(busy, problem=None, problem_detail="")
+    assert (decide(request(), [free], memo, room).node == "n1") is (want is HANDING)
 
 
 UUIDS = view("n1", idle(3), uuids=["x", "y", "z"])

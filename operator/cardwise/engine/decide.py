@@ -155,11 +155,13 @@ _PROBLEMS = {reason: Outcome(reason=reason) for reason in Reason}
 def answer(
     signature: Signature, view: NodeView, known: dict[_Key, Outcome], room: QuotaRoom | None
 ) -> Outcome:
-    """One node's outcome, from the answers of a memo where it is known."""
-    if view.problem is not None:
-        if view.problem_detail:
-            return Outcome(reason=view.problem, detail=view.problem_detail)
-        return _PROBLEMS[view.problem]
+    """One node's outcome, from the answers of a memo where it is known.
+
+    That a node hands cards over is its answer only to a Pod that would fit there: any other waits
+    for something that lasts.
+    """
+    if view.problem not in (None, Reason.NODE_HANDING_OVER):
+        return _problem(view.problem, view.problem_detail)
     allowed: tuple[bool, ...] | None = None
     key: _Key = view.state_id
     if signature.names_uuids:
@@ -168,7 +170,13 @@ def answer(
     outcome = known.get(key)
     if outcome is None:
         outcome = known[key] = place(signature, view.state, allowed=allowed, room=room)
+    if view.problem is not None and outcome.reason is None:
+        return _problem(view.problem, view.problem_detail)
     return outcome
+
+
+def _problem(reason: Reason, detail: str) -> Outcome:
+    return Outcome(reason=reason, detail=detail) if detail else _PROBLEMS[reason]
 
 
 def _allows(signature: Signature, uuid: str) -> bool:
