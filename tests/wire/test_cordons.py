@@ -66,10 +66,10 @@ def test_what_closes_no_card_is_told(
 
 
 def test_the_longest_trouble_fits_into_an_event() -> None:
-    strange = {f"{number}{'x' * 128}" for number in range(64)}
+    absent = {f"{number}{'x' * 128}" for number in range(64)}
     cards = [f"GPU-{number:036}" for number in range(64)]
 
-    told = trouble_of(cards, by_spec=strange, by_annotation=strange, misspelt="cordon/" + "x" * 300)
+    told = trouble_of(cards, by_spec=absent, by_annotation=absent, misspelt="cordon/" + "x" * 300)
 
     assert len(told) <= 1024
     assert "GPU-" + "0" * 35 + "3, …)" in told

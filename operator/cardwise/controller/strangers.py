@@ -123,17 +123,17 @@ class Strangers:
         cards = account.card_cores() if account is not None else {}
         if not cards:
             return  # of a node that reports no card at all, its agent says why
-        strange = [
+        absent = [
             share.uuid
             for shares in booking.containers
             for share in shares
             if share.uuid not in cards
         ]
-        if not strange:
+        if not absent:
             self._astray.discard(ref.uid)
         elif ref.uid not in self._astray:
             self._astray.add(ref.uid)
-            named, has = _listed(sorted({*strange})), _listed(list(cards))
+            named, has = _listed(sorted({*absent})), _listed(list(cards))
             note = (
                 f"The Pod's allocation names {named}, and node {booking.node} reports no such card;"
                 f" it has {has}. The card is gone, or somebody else wrote the annotation"

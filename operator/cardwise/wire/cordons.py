@@ -16,7 +16,7 @@ Json = dict[str, Any]
 _SPEC = "spec.cordonedCards of its GPUNode"
 _ANNOTATION = f"the annotation {names.NODE_CORDON} of the Node"
 _NAMED = 3
-"""Strange members that a sentence names."""
+"""Absent cards that a sentence names."""
 _CARDS_NAMED = 4
 _KEY_CHARACTERS = 80
 _DOMAINS = ("hami.io", "nvidia.com", names.API_GROUP)
@@ -51,9 +51,9 @@ def trouble_of(
     """
     said = []
     for where, written in ((_SPEC, by_spec), (_ANNOTATION, by_annotation)):
-        strange = sorted(set(written).difference(uuids))
-        if strange:
-            said.append(f"{where} names {_listed(strange)}, no card of this node")
+        absent = sorted(set(written).difference(uuids))
+        if absent:
+            said.append(f"{where} names {_listed(absent)}, no card of this node")
     if said:
         said[-1] += f": {_hint(uuids)}"
     if misspelt:
@@ -67,9 +67,9 @@ def _is_near(key: str) -> bool:
     return bool(difflib.get_close_matches(short, [names.NODE_CORDON], n=1, cutoff=_NEAR))
 
 
-def _listed(strange: Sequence[str]) -> str:
-    more = len(strange) - _NAMED
-    return ", ".join(map(quoted, strange[:_NAMED])) + (f" and {more} more" if more > 0 else "")
+def _listed(absent: Sequence[str]) -> str:
+    more = len(absent) - _NAMED
+    return ", ".join(map(quoted, absent[:_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
 def _hint(uuids: Sequence[str]) -> str:
