@@ -30,13 +30,13 @@ def condition(world: World) -> list[str]:
         pytest.param(
             build.gpunode("n1", 2, cordoned=["GPU-n1-z"]),
             build.node_object("n1", gpus=20),
-            'spec.cordonedCards of its GPUNode names "GPU-n1-z", no card of this node',
+            'spec.cordonedCards of its GPUNode names "GPU-n1-z", which the node does not report',
             id="a UUID in the spec that the node does not have",
         ),
         pytest.param(
             build.gpunode("n1", 2),
             build.node_object("n1", gpus=20, cordon="GPU-n1-a, gpu-n1-b"),
-            f'the annotation {NODE_CORDON} of the Node names "gpu-n1-b", no card of this node',
+            f'annotation {NODE_CORDON} of the Node names "gpu-n1-b", which the node does not',
             id="one in the annotation",
         ),
         pytest.param(

@@ -8,7 +8,7 @@ from cardwise.wire.cordons import misspelt_cordon, trouble_of
 CARDS = ["GPU-a", "GPU-b"]
 SPEC = "spec.cordonedCards of its GPUNode names "
 ANNOTATION = "the annotation hami.io/device-cordon of the Node names "
-WRITE = "write UUIDs of its cards (GPU-a, GPU-b), or take it out"
+WRITE = "if that is a slip, write a UUID of its cards (GPU-a, GPU-b)"
 
 
 # Red: `trouble_of` leaves out a source, or tells of a UUID that the node has.
@@ -20,21 +20,21 @@ WRITE = "write UUIDs of its cards (GPU-a, GPU-b), or take it out"
             {"gpu-a", "GPU-b"},
             set(),
             "",
-            f'{SPEC}"gpu-a", no card of this node: {WRITE}',
+            f'{SPEC}"gpu-a", which the node does not report: {WRITE}',
             id="another case in the spec",
         ),
         pytest.param(
             set(),
             {"0"},
             "",
-            f'{ANNOTATION}"0", no card of this node: {WRITE}',
+            f'{ANNOTATION}"0", which the node does not report: {WRITE}',
             id="an index in the annotation",
         ),
         pytest.param(
             {f"x{number}" for number in range(5)},
             set(),
             "",
-            f'{SPEC}"x0", "x1", "x2" and 2 more, no card of this node: {WRITE}',
+            f'{SPEC}"x0", "x1", "x2" and 2 more, which the node does not report: {WRITE}',
             id="many",
         ),
         pytest.param(
@@ -49,8 +49,8 @@ WRITE = "write UUIDs of its cards (GPU-a, GPU-b), or take it out"
             {"x"},
             {"y"},
             "hami.io/cordon",
-            f'{SPEC}"x", no card of this node;'
-            f' {ANNOTATION}"y", no card of this node: {WRITE};'
+            f'{SPEC}"x", which the node does not report;'
+            f' {ANNOTATION}"y", which the node does not report: {WRITE};'
             " the annotation hami.io/cordon of the Node closes no card: write"
             " hami.io/device-cordon",
             id="all three",

@@ -53,9 +53,9 @@ def trouble_of(
     for where, written in ((_SPEC, by_spec), (_ANNOTATION, by_annotation)):
         absent = sorted(set(written).difference(uuids))
         if absent:
-            said.append(f"{where} names {_listed(absent)}, no card of this node")
+            said.append(f"{where} names {_listed(absent)}, which the node does not report")
     if said:
-        said[-1] += f": {_hint(uuids)}"
+        said[-1] += f": {_hint(uuids)}"  # a card that is away for a while may keep its cordon
     if misspelt:
         key = misspelt[:_KEY_CHARACTERS]
         said.append(f"the annotation {key} of the Node closes no card: write {names.NODE_CORDON}")
@@ -74,4 +74,4 @@ def _listed(absent: Sequence[str]) -> str:
 
 def _hint(uuids: Sequence[str]) -> str:
     cards = ", ".join(uuids[:_CARDS_NAMED]) + (", …" if len(uuids) > _CARDS_NAMED else "")
-    return f"write UUIDs of its cards ({cards}), or take it out"
+    return f"if that is a slip, write a UUID of its cards ({cards})"
