@@ -99,8 +99,8 @@ async def test_of_pods_that_went_nothing_is_kept_for_each(
     settings = Settings(scheduling=Scheduling(door=door))
     world = await World(*nodes, settings=settings).load()
     world.cluster.watch = world.show
-    if world.controller.gates is not None:
-        world.controller.gates.begin()
+    if world.controller.gates_door is not None:
+        world.controller.gates_door.begin()
 
     async with world.running():
         await lives(world, live, range(_LIVES))
