@@ -5,7 +5,7 @@ ledger knows nothing of. Nothing here can help but saying so: on the Pod, in the
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from cardwise.controller.clock import Clock
@@ -74,7 +74,8 @@ class Strangers:
             if ended:
                 self._astray.discard(ref.uid)
             elif entry is not None and entry.booking is not None and entry.booking.node == node:
-                self._compare(ref, entry.booking)
+                account = self._ledger.account(node)
+                self._compare(ref, entry.booking, account.card_cores() if account else {})
         else:
             self._seen[ref.uid] = ref, node, self._clock.monotonic()
             self._tell(ref, node)
@@ -94,11 +95,13 @@ class Strangers:
         self._astray &= {uid for uid in self._astray if self._ledger.entry(uid) is not None}
         for name in self._ledger.gpunode_names():
             self._look(name)
-            account = self._ledger.account(name)
-            for pod, booking in account.bookings() if account is not None else ():
+            if (account := self._ledger.account(name)) is None:
+                continue
+            cards = account.card_cores()
+            for pod, booking in account.bookings():
                 entry = self._ledger.entry(pod.uid)
                 if entry is not None and entry.stage is Stage.BOOKED:
-                    self._compare(pod, booking)
+                    self._compare(pod, booking, cards)
 
     def _is_ours(self, node: str) -> bool:
         account = self._ledger.account(node)
@@ -117,10 +120,8 @@ class Strangers:
         _log.warning("Pod %s: %s", ref, note)
         self._teller.warn(ref, EventReason.UNMANAGED_POD, note)
 
-    def _compare(self, ref: PodRef, booking: Booking) -> None:
-        """Say once of a Pod that it was given a card that its node does not have."""
-        account = self._ledger.account(booking.node)
-        cards = account.card_cores() if account is not None else {}
+    def _compare(self, ref: PodRef, booking: Booking, cards: Collection[str]) -> None:
+        """Say once of a Pod that it was given a card that is none of its node's."""
         if not cards:
             return  # of a node that reports no card at all, its agent says why
         absent = [
