@@ -19,7 +19,8 @@ from cardwise.model import NO_USE, Condition
 from cardwise.names import CONDITION_OWNER_CONFLICT, RESOURCE_COUNT, NodeEvent
 from cardwise.wire.events import node_ref
 from cardwise.wire.fields import at, text
-from cardwise.wire.nodestatus import advertised, count_of
+from cardwise.wire.gpunodes import slots_offered
+from cardwise.wire.nodestatus import advertised
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Owners:
 
     def see_node(self, node: Json, *, deleted: bool) -> None:
         """A Node is there, changed, or gone."""
-        name, count = text(at(node, "metadata", "name")), count_of(node)
+        name, count = text(at(node, "metadata", "name")), slots_offered(node)
         if deleted or not count or RESOURCE_COUNT in advertised(node):
             # What an agent of ours wrote is nobody else's.
             gone = self._offers.pop(name, None)

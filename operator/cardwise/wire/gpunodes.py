@@ -136,12 +136,17 @@ def cordoned_by_annotation(node_document: Json) -> frozenset[str]:
     return frozenset(uuid.strip() for uuid in members if uuid.strip())
 
 
+def slots_offered(node_document: Json) -> int:
+    """How much ``nvidia.com/gpu`` a Node has for Pods; 0 where none, or it can't be read."""
+    try:
+        return whole(at(node_document, "status", "allocatable", names.RESOURCE_COUNT))
+    except BadQuantity:
+        return 0
+
+
 def offers_cards(node_document: Json) -> bool:
     """Whether a Node offers ``nvidia.com/gpu``, so that without a GPUNode its agent is missing."""
-    try:
-        return whole(at(node_document, "status", "allocatable", names.RESOURCE_COUNT)) > 0
-    except BadQuantity:
-        return False
+    return slots_offered(node_document) > 0
 
 
 def _name_of(document: Json) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cardwise import names
-from cardwise.errors import BadQuantity
 from cardwise.model import NO_USE, WHOLE_CORES
-from cardwise.quantity import whole, worth
+from cardwise.quantity import worth
 from cardwise.wire.fields import at, items, mapping
 from cardwise.wire.gpunodes import gpunode_of, uses_of
 
@@ -86,14 +85,6 @@ def advertised(node: Json) -> frozenset[str]:
     """
     capacity, allocatable = (_written(node, side) for side in _SIDES)
     return capacity & allocatable
-
-
-def count_of(node: Json) -> int:
-    """How much ``nvidia.com/gpu`` a Node has for Pods; 0 where none, or it can't be read."""
-    try:
-        return whole(_amounts(node, "allocatable").get(names.RESOURCE_COUNT))
-    except BadQuantity:
-        return 0
 
 
 def patch_of(changes: Mapping[str, int | None]) -> Json:
