@@ -584,6 +584,16 @@ async def test_r67_what_is_no_second_owner(allocatable: int | None, sick: bool) 
         assert told(world, NodeEvent.OWNER_CONFLICT) == []
 
 
+async def test_r67_while_an_agent_is_silent_its_nodes_numbers_tell_nothing() -> None:
+    """Red: ``owners._is_ours`` does not look at ``stale``."""
+    async with at_work(*fixtures.t4x2(), build.node_object("n1", gpus=20)) as world:
+        await passing(200)
+        world.cluster.put(build.node_object("n1", gpus=2))
+        await passing(100)
+
+        assert _conditions(world) == {}
+
+
 async def test_r67_until_a_node_that_was_started_again_reports_its_numbers_tell_nothing() -> None:
     """Red: ``owners._is_ours`` does not look at ``rebooted``."""
 
