@@ -109,6 +109,18 @@ async def test_a_freed_card_goes_to_who_waits_at_once() -> None:
         assert where(world, pod) == "n1"
 
 
+async def test_who_comes_to_a_kind_that_waits_is_told_at_once_and_undecided() -> None:
+    # Red: `returned` tells nobody, so that only the minute's look would.
+    async with door(*node(cards=1), gated("a", gpumem=16000)) as world:
+        late = gated("b", gpumem=16000)
+        world.cluster.put(late)
+        await passing(1)
+
+        entry = world.entry(late)
+        assert entry is not None
+        assert entry.reason is Reason.MEMORY
+
+
 async def test_why_it_waits_is_told() -> None:
     tenant = build.pod("t", node="n1", allocated="GPU-n1-a,NVIDIA,1000,0:;")
     async with door(*node(cards=1), tenant, gated(policy="mutex")) as world:
@@ -528,7 +540,7 @@ async def test_a_gang_is_placed_when_all_are_there_and_not_before() -> None:
 
 
 async def test_who_comes_to_a_gang_that_waits_is_told_so() -> None:
-    # Red: `Told.refused` tells the first alone where the reason is no news.
+    # Red: `returned` does not open the group of a gang.
     early, late, _, _ = gang(4, 4)
     async with door(*node(), early) as world:
         await passing(70)
