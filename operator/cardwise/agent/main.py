@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 import socket
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ import yaml
 
 from cardwise import kube, options, settings_file
 from cardwise.agent.advertise import Advertiser
+from cardwise.agent.clock import SystemClock
 from cardwise.agent.deviceplugin.assembly import device_plugin
 from cardwise.agent.deviceplugin.offer import Offer
 from cardwise.agent.driver import NO_LIBRARY
@@ -41,18 +41,6 @@ _log = logging.getLogger(__name__)
 SIMULATED = "simulated:"
 POD_NAMESPACE = "POD_NAMESPACE"
 """Where the downward API tells the Pod's namespace."""
-
-
-class SystemClock:
-    """The machine's clocks."""
-
-    def now(self) -> str:
-        """The time of day as RFC 3339 text in UTC, to the second."""
-        return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    def monotonic(self) -> float:
-        """Seconds that never jump."""
-        return time.monotonic()
 
 
 @click.command()

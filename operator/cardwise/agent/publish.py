@@ -9,9 +9,10 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from cardwise import names
+from cardwise.agent.clock import Clock
 from cardwise.agent.complaints import Complaints
 from cardwise.agent.driver import Driver
 from cardwise.agent.health import Change, Health
@@ -37,18 +38,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 ALONE_SECONDS = 2.0
 """For the first answer of the API server: then the cards are offered by what the driver says alone.
 kubelet lets no container of a Pod with cards start again while nobody offers them."""
-
-
-class Clock(Protocol):
-    """Time, as the loop needs it."""
-
-    def now(self) -> str:
-        """The time of day as RFC 3339 text in UTC."""
-        ...
-
-    def monotonic(self) -> float:
-        """Seconds that never jump."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
