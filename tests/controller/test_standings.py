@@ -1,6 +1,7 @@
 """/filter's answers that are kept up to date are those that are found afresh."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import orjson
 import pytest
@@ -9,11 +10,15 @@ from hypothesis import strategies as st
 
 import build
 from asks import ASKS, asked
+from cardwise.controller.gates.surroundings import Surroundings
+from cardwise.controller.gates.waiting import Waiting
 from cardwise.controller.standings import Standings
 from cardwise.engine.decide import Memo, decide
 from cardwise.ledger import Ledger, Sighting
-from cardwise.model import NodeView, QuotaBound
+from cardwise.model import Decision, NodeView, QuotaBound, Request
 from cardwise.names import Reason
+from cardwise.noderules import NodeBook, Volumes
+from cardwise.noderules.needs import Needs
 from cardwise.wire.gpunodes import gpunode_of
 from cardwise.wire.nodenames import NodeNames, set_apart
 from cardwise.wire.pods import booking_of, pod_ref
@@ -23,6 +28,7 @@ SOME = frozenset(NAMES[:18])
 FEW = frozenset(NAMES[:4])
 ALL_BUT_ONE = SOME - {"n3"}
 
+Json = dict[str, Any]
 Step = Callable[[Ledger], None]
 
 
@@ -234,3 +240,40 @@ def test_few_questions_are_kept() -> None:
 
     assert len(kept._kept) <= 64
     assert len(kept._asked) <= 256
+
+
+def all_different() -> Ledger:
+    """Nodes of which no two are in the same state."""
+    ledger = ledger_of(*NAMES)
+    for number, node in enumerate(NAMES):
+        text = build.allocation(f"GPU-{node}-a", mib=1 + number)
+        pod = build.pod(f"t{number}", node=node, allocated=text)
+        ledger.see(Sighting(pod=pod_ref(pod), version=1, node=node, booking=booking_of(pod)), 0)
+    return ledger
+
+
+def by_extender(ledger: Ledger, memo: Memo) -> tuple[Callable[[Request], Decision], Any]:
+    kept = Standings(ledger, memo)
+    return lambda request: kept.decision(request, SOME), kept
+
+
+def by_gates(ledger: Ledger, memo: Memo) -> tuple[Callable[[Request], Decision], Any]:
+    book = NodeBook()
+    for name in SOME:
+        book.apply_node(build.node_object(name, gpus=20))
+    kept = Surroundings(ledger, book, Volumes(), memo, lambda _: ())
+    about: Json = {"needs": Needs(build.pod()), "version": "1", "terms": None, "order": None}
+    return lambda request: kept.decision(Waiting(request=request, **about)), kept
+
+
+@pytest.mark.parametrize("door", [by_extender, by_gates], ids=["extender", "gates"])
+def test_what_the_memo_forgets_is_not_kept_in_its_place(door: Any) -> None:
+    # Red: nobody looks whether the memo forgot, and answers have no limit where nodes differ.
+    ledger, memo = all_different(), Memo(limit=100)
+    decision, kept = door(ledger, memo)
+
+    for number in range(30):
+        request = asked(gpumem=1000 + number % 10)
+        decision(request)
+        assert decision(request).node == decide(request, ledger.views(SOME), Memo(), None).node
+        assert 0 < sum(len(each.standing._outcomes) for each in kept._kept.values()) <= 100

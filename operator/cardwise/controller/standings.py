@@ -16,7 +16,8 @@ from cardwise.model import Decision, Request, Signature
 from cardwise.wire.nodenames import NodeNames
 
 _KEPT = 64
-"""Questions whose answers are kept: of those asked last. Of 5,000 nodes one has some 2 MB."""
+"""Questions whose answers are kept: of those asked last. Of 5,000 nodes one has 0.6 MB, and 5.5
+where no two are in the same state."""
 _ASKED = 256
 """Questions of which is known which nodes they were about."""
 _LONG = 16
@@ -60,6 +61,8 @@ class Standings:
         self._few = few
         self._kept: dict[tuple[Signature, bool], _Kept] = {}
         """By the question, and whether the answers are those of all nodes of the ledger."""
+        self._forgotten = memo.forgotten
+        """What the memo forgets is not kept either: its limit is that of both."""
         self._asked: dict[Signature, frozenset[str]] = {}
         self._names: frozenset[str] = frozenset()
         """Those asked about last: most questions are about the same nodes, and share them."""
@@ -147,6 +150,9 @@ class Standings:
         self._kept[question] = kept
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
+        if self._forgotten != self._memo.forgotten:
+            self._forgotten = self._memo.forgotten
+            self._kept = {q: k for q, k in self._kept.items() if k.standing.is_remembered}
 
 
 def _alike(before: frozenset[str], asked: frozenset[str]) -> bool:

@@ -47,6 +47,8 @@ class Memo:
         self._limit = limit
         self._answers: dict[tuple[Signature, QuotaRoom | None], dict[_Key, Outcome]] = {}
         self._size = 0
+        self.forgotten = 0
+        """How many questions were dropped so far."""
 
     def __len__(self) -> int:
         """Outcomes and questions that are kept."""
@@ -62,12 +64,17 @@ class Memo:
         self._answers[question] = known  # last in the dictionary's order: used last
         return known
 
+    def knows(self, signature: Signature, room: QuotaRoom | None) -> bool:
+        """Whether a question was asked and is not forgotten."""
+        return (signature, room) in self._answers
+
     def added(self, count: int) -> None:
         """Take note of the weight of answers that were added, and drop old ones above the limit."""
         self._size += count
         while self._size > self._limit:
             oldest = next(iter(self._answers))
             answers = self._answers.pop(oldest)
+            self.forgotten += 1
             self._size -= question_weight(oldest[0]) + len(answers) * answer_weight(oldest[0])
 
 

@@ -43,6 +43,11 @@ class Standing:
         self._heap: list[_Rank] = []
         """Of the nodes that fit the best is first; what is out of date is left in it."""
 
+    @property
+    def is_remembered(self) -> bool:
+        """Whether the memo has the answers, too: else this keeps what was to be forgotten."""
+        return self._memo.knows(self._signature, self.room)
+
     def put(self, views: Iterable[NodeView]) -> None:
         """Take nodes as they are now."""
         known = self._memo.answers(self._signature, self.room)

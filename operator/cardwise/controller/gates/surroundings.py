@@ -73,6 +73,8 @@ class Surroundings:
         self._volumes = volumes
         self._memo = memo
         self._kept: dict[Hashable, _Kept] = {}
+        self._forgotten = memo.forgotten
+        """What the memo forgets is not kept either: its limit is that of both."""
 
     def kind(self, waiting: Waiting, *, begun: bool) -> Hashable:
         """Equal, at a time, for Pods that get the same answer now.
@@ -129,6 +131,9 @@ class Surroundings:
         self._kept[question] = _Kept(standing, cards, rules)
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
+        if self._forgotten != self._memo.forgotten:
+            self._forgotten = self._memo.forgotten
+            self._kept = {q: k for q, k in self._kept.items() if k.standing.is_remembered}
         return standing.decision(request, avoiding=self._avoided(waiting.owner))
 
     def others(self, waiting: Waiting) -> dict[str, NodeReason]:
