@@ -100,6 +100,10 @@ def _options() -> argparse.Namespace:
     for name in options.only or ():
         if name not in contestants(options.url):
             parser.error(f"--only {name}: there are {', '.join(contestants(options.url))}")
+    if options.url is not None and not options.url.startswith("http://"):
+        parser.error(f"--url {options.url}: kube-scheduler is told to ask by http://")
+    if options.url is not None and len(options.nodes or _WHOLE_NODES) > 1:
+        parser.error("--url: say one number of --nodes; each has a cluster of its own to know")
     narrowed = (options.nodes, options.only, options.mix, options.pace, options.profile)
     options.is_partial = any(narrowed) or options.pods < 1000 or options.rounds < 3
     return options

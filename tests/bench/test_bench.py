@@ -4,6 +4,7 @@ import io
 import json
 import math
 import re
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from bench import compare
-from bench.cluster_bench import _conclude
+from bench.cluster_bench import _conclude, _options, _plan
 from bench.contestants import contestants, throttled
 from bench.measures import Histogram, events, histogram, lives, quantile
 from bench.mixes import MIXES, REFUSED, pod
@@ -330,6 +331,32 @@ def test_a_run_goes_on_with_what_is_there() -> None:
 def test_no_run_goes_on_with_what_can_not_be_compared(machine: Json, limits: Json) -> None:
     with pytest.raises(ValueError, match="it "):
         on(machine, **limits).add_to(on({}).document())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["--url", "http://h:1"], "one number of --nodes", id="three clusters"),
+        pytest.param(["--url", "h:1", "--nodes", "9"], "http://", id="no address"),
+        pytest.param(["--url", "http://h:1", "--nodes", "9"], "", id="one cluster"),
+        pytest.param(["--only", "url", "--nodes", "9"], "--only url: there are", id="which url"),
+    ],
+)
+def test_an_extender_is_asked_about_the_one_cluster_that_it_knows(
+    arguments: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # Red: `_options` takes any; at the second number of nodes the first extender would answer.
+    monkeypatch.setattr(sys, "argv", ["bench", *arguments])
+
+    if said:
+        with pytest.raises(SystemExit):
+            _options()
+        assert said in capsys.readouterr().err
+    else:
+        assert _plan(_options()) == [(9, "alike")]
 
 
 # Where the time goes ------------------------------------------------------------------------------
