@@ -11,11 +11,15 @@ import asyncio
 import http.client
 import json
 import multiprocessing
+import os
 import platform
 import random
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -26,10 +30,12 @@ from rich.table import Table
 from build import gpunode, pod
 from cardwise.controller.app import Controller
 from cardwise.controller.extender import verbs
+from cardwise.options import start_logging
 from cardwise.settings import Settings
 from controlplane.launcher import free_port
 from fakes.cluster import FakeCluster
 
+_FIRST = 5
 MIXES: dict[str, Callable[[int], dict[str, Any]]] = {
     "all alike": lambda _: {"gpumem": 1000},
     "mutex,binpack,numa": lambda _: {"gpumem": 1000, "policy": "mutex,binpack,numa"},
@@ -53,13 +59,14 @@ def main() -> None:
     names = [f"node-{number:05d}" for number in range(options.nodes)]
     connection = _connect(port)
     table = Table(title=f"/filter at {options.nodes:,} nodes x {options.cards} cards")
-    for column in ("requests", "median ms", "p99 ms", "÷ do-nothing"):
+    for column in ("requests", "median ms", "p99 ms", "CPU ms", "÷ do-nothing"):
         table.add_column(column, justify="left" if column == "requests" else "right")
-    idle = _times(connection, "/nothing", MIXES["all alike"], names, options.calls, "idle")
+    calls, pid = options.calls, server.pid or 0
+    idle = _measured(connection, pid, "/nothing", MIXES["all alike"], names, calls, "idle")
     table.add_row("a handler that does nothing", *_figures(idle, idle))
     for title, mix in MIXES.items():
-        times = _times(connection, "/filter", mix, names, options.calls, title)
-        table.add_row(title, *_figures(times, idle))
+        measured = _measured(connection, pid, "/filter", mix, names, calls, title)
+        table.add_row(title, *_figures(measured, idle))
     server.terminate()
     console = Console()
     console.print(table)
@@ -68,17 +75,30 @@ def main() -> None:
     )
 
 
-def _times(
+@dataclass(frozen=True)
+class _Measured:
+    """Calls of one kind."""
+
+    times: list[float]
+    """Milliseconds of each, as its caller waits."""
+    cpu_ms: float
+    """Processor time of the server a call: what others take of the machine is no part of it."""
+
+
+def _measured(
     connection: http.client.HTTPConnection,
+    pid: int,
     path: str,
     mix: Callable[[int], dict[str, Any]],
     names: list[str],
     calls: int,
     title: str,
-) -> list[float]:
-    """Milliseconds of each call but the first few, which meet the question for the first time."""
-    times = []
-    for number in range(calls + 5):
+) -> _Measured:
+    """All calls but the first few, which meet the question for the first time."""
+    times, cpu = [], 0.0
+    for number in range(calls + _FIRST):
+        if number == _FIRST:
+            cpu = _cpu_ms(pid)
         asked = pod(f"{title}-{number}".replace(" ", "-"), uid=f"{title}-{number}", **mix(number))
         random.shuffle(names)  # kube-scheduler's filters run side by side
         document = {"Pod": asked, "Nodes": None, "NodeNames": names}
@@ -88,13 +108,19 @@ def _times(
         answer = connection.getresponse().read()
         times.append((time.perf_counter() - began) * 1000)
         assert not json.loads(answer)["Error"], answer[:200]
-    return times[5:]
+    return _Measured(times[_FIRST:], (_cpu_ms(pid) - cpu) / calls)
 
 
-def _figures(times: list[float], idle: list[float]) -> tuple[str, str, str]:
-    median = statistics.median(times)
-    p99 = statistics.quantiles(times, n=100)[98]
-    return f"{median:.2f}", f"{p99:.2f}", f"{median / statistics.median(idle):.1f}"
+def _cpu_ms(pid: int) -> float:
+    """Processor time of a process's first thread so far."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
+
+
+def _figures(measured: _Measured, idle: _Measured) -> tuple[str, str, str, str]:
+    median = statistics.median(measured.times)
+    p99 = statistics.quantiles(measured.times, n=100)[98]
+    ratio = measured.cpu_ms / idle.cpu_ms
+    return f"{median:.2f}", f"{p99:.2f}", f"{measured.cpu_ms:.2f}", f"{ratio:.1f}"
 
 
 def _connect(port: int) -> http.client.HTTPConnection:
@@ -111,6 +137,9 @@ def _connect(port: int) -> http.client.HTTPConnection:
 
 
 def _serve(port: int, nodes: int, cards: int) -> None:
+    # The log is written as in a cluster, and read by nobody.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    start_logging("info")
     uvloop.run(_server(port, nodes, cards))
 
 
