@@ -152,8 +152,9 @@ class Watched(Ledger):
         return iter(views)
 
 
-BEST = {"n0", "n1", "n10", "n11", "n12", "n13", "n14", "n15", "n16"}
-"""Of equal nodes, nine in the order of their names: one more than are tried."""
+BEST = ["n0", "n1", "n10", "n11", "n12", "n13", "n14", "n15"]
+"""Of equal nodes, in the order of their names: as many as are tried."""
+CPU_ONLY = [f"cpu-{number}" for number in range(8)]
 ALL = frozenset(NAMES)
 
 
@@ -165,11 +166,8 @@ ALL = frozenset(NAMES)
         pytest.param(ALL | {"cpu-1", "cpu-2"}, False, id="all, and two without cards"),
         pytest.param(ALL - {"n0"} | {"cpu-1"}, False, id="one of them for the best"),
         pytest.param(ALL - {"n0", "n1"}, True, id="too few to be nearly all"),
-        pytest.param(
-            ALL - BEST | {f"cpu-{number}" for number in range(9)},
-            True,
-            id="more of the best are missing than are tried",
-        ),
+        pytest.param(ALL - {*BEST[:7]} | {*CPU_ONLY}, False, id="the last that is tried is named"),
+        pytest.param(ALL - {*BEST} | {*CPU_ONLY}, True, id="none that is tried is named"),
     ],
 )
 def test_names_are_not_read_where_the_best_node_is_among_them(

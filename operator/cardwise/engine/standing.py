@@ -126,20 +126,22 @@ class Standing:
             A decision that tells of the chosen node alone; None where none of the first fits.
         """
         passed: list[_Rank] = []
-        name = self._best()
-        while name is not None and name not in among and len(passed) < tries:
+        chosen: str | None = None
+        while len(passed) < tries and (name := self._best()) is not None:
+            if name in among:
+                chosen = name
+                break
             passed.append(heapq.heappop(self._heap))
-            name = self._best()
         for rank in passed:
             heapq.heappush(self._heap, rank)
-        if name is None or name not in among:
+        if chosen is None:
             return None
-        view, outcome = self._views[name], self._outcomes[name]
+        view, outcome = self._views[chosen], self._outcomes[chosen]
         return Decision(
             request=request,
-            node=name,
+            node=chosen,
             booking=booking_on(request, view, outcome),
-            outcomes={name: outcome},
+            outcomes={chosen: outcome},
             reason=None,
             refusals={},
         )
