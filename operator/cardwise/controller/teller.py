@@ -177,9 +177,10 @@ class Teller:
             return
         pod, count = decision.request.pod, len(decision.outcomes)
         _log.info("pod=%s fits on none of %d nodes: %s", pod, count, reason)
-        for name in list(decision.outcomes)[: None if debug else _NODES_LOGGED]:
-            if lines := card_lines(decision, self._ledger.view(name)):
-                _log.info("%s", "\n".join(lines))
+        names = list(decision.outcomes)[: None if debug else _NODES_LOGGED]
+        lines = [line for name in names for line in card_lines(decision, self._ledger.view(name))]
+        if lines:
+            _log.info("%s", "\n".join(lines))
 
     def _quota(self, request: Request) -> QuotaAccount:
         namespace = request.pod.namespace
