@@ -1,7 +1,8 @@
 """The nodes that a call of kube-scheduler's is about, read no further than somebody needs.
 
 It names every node for each Pod: of 5,000 nodes 70 kB, in another order each time. The usual answer
-is one of them, and whether that one is named can be told by the bytes as they came.
+is one of them, and whether that one is named can be told by the bytes as they came
+(docs/decisions/0017).
 """
 
 from collections.abc import Collection, Iterator, Sequence
