@@ -169,12 +169,15 @@ class NodeAccount:
 
     def uses(self, without: Collection[str] = ()) -> dict[str, CardUse]:
         """What is used of each card, by UUID; of cards that are not reported, too."""
-        total: dict[str, CardUse] = {}
+        total: dict[str, list[int]] = {}
         for uid, uses in self._uses.items():
             if uid not in without:
                 for uuid, use in uses.items():
-                    total[uuid] = _sum(total.get(uuid, NO_USE), use)
-        return total
+                    sums = total.setdefault(uuid, [0, 0, 0])
+                    sums[0] += use.slots
+                    sums[1] += use.memory_mib
+                    sums[2] += use.cores
+        return {uuid: CardUse(*sums) for uuid, sums in total.items()}
 
     def tenants(self, without: Collection[str] = ()) -> dict[str, list[str]]:
         """``namespace/name`` of each card's tenants, by UUID, sorted."""
@@ -291,7 +294,3 @@ def _state(card: Card, use: CardUse, cordoned: bool, exclusive: bool) -> CardSta
         used_cores=use.cores,
         exclusive=exclusive,
     )
-
-
-def _sum(a: CardUse, b: CardUse) -> CardUse:
-    return CardUse(a.slots + b.slots, a.memory_mib + b.memory_mib, a.cores + b.cores)
