@@ -1,6 +1,8 @@
 """What more than one process does with its command line: the log's form."""
 
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -29,3 +31,19 @@ def test_every_line_of_a_message_begins_as_the_first(message: str, want: str) ->
     record = logging.LogRecord("here", logging.INFO, "", 0, "%s", (message,), None)
 
     assert EveryLine("%(levelname)s %(name)s: %(message)s").format(record) == want
+
+
+def test_the_log_of_a_process_is_written_so() -> None:
+    # Red: `start_logging` keeps logging's own formatter.
+    program = """
+import logging
+from cardwise.options import start_logging
+start_logging("info")
+logging.getLogger("here").info("%s", "one\\ntwo")
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    ends = [line.partition(" INFO ")[2] for line in ran.stderr.splitlines()]
+    assert ends == ["here: one", "here: two"]
