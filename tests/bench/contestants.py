@@ -36,6 +36,8 @@ class Running:
     """Median and p99 of each verb in seconds, of what was asked since the last call."""
     limiter: Callable[[], Histogram] = Histogram
     """How long kube-scheduler's own client kept its requests back, since its start."""
+    reports: dict[str, Callable[[], str]] = field(default_factory=dict)
+    """What a process tells Prometheus, by its role."""
 
     def end(self) -> None:
         """End the processes, the scheduler first: it must not see its extender go."""
@@ -126,6 +128,7 @@ def _gates(cp: ControlPlane, qps: float) -> Running:
     scheduler = cp.start_default_scheduler(qps=qps)
     running.processes["kube-scheduler"] = scheduler
     running.limiter = _limiter(cp, scheduler)
+    running.reports["kube-scheduler"] = _reports(cp, scheduler)
     return running
 
 
@@ -154,27 +157,34 @@ def controller(cp: ControlPlane, *options: str) -> Running:
                 told[verb] = (new.quantile(0.5), new.quantile(0.99))
         return told
 
-    return Running({"controller": process}, latencies)
+    told = {"controller": lambda: _get(f"{reports}/metrics")}
+    return Running({"controller": process}, latencies, reports=told)
 
 
 def _with_scheduler(cp: ControlPlane, qps: float, url: str, running: Running) -> Running:
     scheduler = cp.start_scheduler(extender_url=url, qps=qps)
     running.processes["kube-scheduler"] = scheduler
     running.limiter = _limiter(cp, scheduler)
+    running.reports["kube-scheduler"] = _reports(cp, scheduler)
     return running
 
 
-def _limiter(cp: ControlPlane, scheduler: Process) -> Callable[[], Histogram]:
+def _reports(cp: ControlPlane, scheduler: Process) -> Callable[[], str]:
     address = scheduler.url or ""
 
-    def read() -> Histogram:
+    def read() -> str:
         api = Api(address, cp.ca, cp.admin_token)
         try:
-            return histogram(str(api.request("GET", "/metrics")), _LIMITER)
+            return str(api.request("GET", "/metrics"))
         finally:
             api.close()
 
     return read
+
+
+def _limiter(cp: ControlPlane, scheduler: Process) -> Callable[[], Histogram]:
+    read = _reports(cp, scheduler)
+    return lambda: histogram(read(), _LIMITER)
 
 
 def throttled(limiter: Histogram) -> float:

@@ -104,12 +104,17 @@ def events(lines: Iterable[bytes], namespace: str) -> int:
     return sum(b'"resource":"events"' in line and own in line for line in lines)
 
 
-def requests(lines: Iterable[bytes]) -> Counter[str]:
-    """How often who asked what: the account's last word, the verb, the resource."""
+def requests(lines: Iterable[bytes], namespace: str | None = None) -> Counter[str]:
+    """How often who asked what: the account's last word, the verb, the resource.
+
+    With a namespace, only of what was asked there.
+    """
     found: Counter[str] = Counter()
     for line in lines:
         event = json.loads(line)
         about = event.get("objectRef", {})
+        if namespace is not None and about.get("namespace") != namespace:
+            continue
         what = "/".join(filter(None, (about.get("resource"), about.get("subresource"))))
         account = event["user"]["username"].rpartition(":")[2]
         agent = event.get("userAgent", "").partition("/")[0]
@@ -183,6 +188,19 @@ def histogram(text: str, name: str, **labels: str) -> Histogram:
                 bound = float(sample.labels["le"])
                 found.counts[bound] = found.counts.get(bound, 0.0) + sample.value
     return found
+
+
+def total(text: str, name: str, **labels: str) -> float:
+    """Sum up the series of a counter or a gauge, in Prometheus' text, that have these labels."""
+    own = "\n".join(
+        line for line in text.splitlines() if line.startswith((f"{name}{{", f"{name} "))
+    )
+    return sum(
+        sample.value
+        for family in text_string_to_metric_families(own)
+        for sample in family.samples
+        if labels.items() <= sample.labels.items()
+    )
 
 
 # The kernel's accounts ----------------------------------------------------------------------------

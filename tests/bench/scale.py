@@ -6,7 +6,7 @@ import json
 import math
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from bench.measures import (
     now_mb,
     peak_mb,
     quantile,
-    requests,
 )
 from bench.mixes import MIXES, Mix, pod
 from cardwise.model import Booking, ContainerKind, Share
@@ -37,7 +36,7 @@ Told = Callable[[str], None]
 """Is told what goes on, in words."""
 
 _CONNECTIONS = 16
-_CARDS = 8
+CARDS = 8
 _MIB = 1000
 _SETTLED_SECONDS, _SETTLED_AT_MOST = 5.0, 300.0
 _BETWEEN_AT_MOST = 20.0
@@ -45,12 +44,8 @@ _BETWEEN_AT_MOST = 20.0
 _QUIET_PART = 0.25
 """Settled: less than this part of a processor was taken for five seconds. Some is always taken: the
 agents of 5,000 nodes report 83 times a second."""
-_QPS = 2000.0
-_WAVE_SECONDS = 300.0
-_MINUTE = 60.0
-_LOOK_SECONDS = 2.0
-"""Between two looks at all Pods that wait: each costs the API server megabytes."""
-_EVENTS = "events of waiting Pods a minute"
+QPS = 2000.0
+WAVE_SECONDS = 300.0
 
 
 @dataclass
@@ -101,7 +96,7 @@ def loaded(cp: ControlPlane, nodes: int, pods: int, calls: int, told: Told) -> F
         began = time.monotonic()
         _ask(found, "while Kopf lists", port, names, calls)
         cpu = cpu_seconds(pid)
-        if not _settle(pid, _SETTLED_AT_MOST):
+        if not settle(pid, _SETTLED_AT_MOST):
             told("it does not come to rest: what is called settled below is not")
         found.figures["busy after ready, s"] = time.monotonic() - began - _SETTLED_SECONDS
         found.figures["CPU of that, s"] = cpu_seconds(pid) - cpu
@@ -121,7 +116,7 @@ def waves(cp: ControlPlane, crowd: Crowd, count: int, size: int, told: Told) -> 
         f"{count} waves of {size:,} Pods, created, bound, deleted",
         bars={grown: 10.0},  # UIDs and events of Pods that ended are remembered, 20,000 and 10,000
     )
-    running = contestants(None)["extender"].start(cp, _QPS)
+    running = contestants(None)["extender"].start(cp, QPS)
     pid = running.processes["controller"].pid
     after: list[float] = []
     rates: list[float] = []
@@ -131,11 +126,11 @@ def waves(cp: ControlPlane, crowd: Crowd, count: int, size: int, told: Told) -> 
             name = f"wave-{number}"
             cp.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
             tail.begin()
-            _create(cp, name, mix, range(size))
-            _bound(cp, name)
+            create(cp, name, mix, range(size))
+            until_bound(cp, name)
             rates.append(lives(tail.lines(), name).rate)
             _delete(crowd, name, size)
-            _settle(pid)
+            settle(pid)
             after.append(now_mb(pid))
             told(f"wave {number + 1}: {after[-1]:.0f} MB, {rates[-1]:.0f} Pods/s")
     finally:
@@ -147,68 +142,6 @@ def waves(cp: ControlPlane, crowd: Crowd, count: int, size: int, told: Told) -> 
     return found
 
 
-def waiting(cp: ControlPlane, count: int, seconds: float, told: Told) -> Figures:
-    """Have Pods bound while so many others wait that fit nowhere; then let room grow as well."""
-    found = Figures(
-        f"{count:,} Pods wait that fit nowhere",
-        bars={_EVENTS: 90.0, "wake-ups a minute": 61.0},
-    )
-    running = contestants(None)["extender"].start(cp, _QPS)
-    pid = running.processes["controller"].pid
-    tail = AuditTail(cp)
-    try:
-        for name in ("wait", "fit", "go"):
-            cp.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-        _create(cp, "go", MIXES["alike"], range(int(seconds) + 1))
-        _bound(cp, "go")
-        began = time.monotonic()
-        _create(cp, "wait", MIXES["half"], range(0, 2 * count, 2))
-        cp.wait("all to be refused", lambda: _refused(cp) >= count, _WAVE_SECONDS)
-        told(f"all refused once, {time.monotonic() - began:.0f} s after the first was created")
-        for what, gone in (("nothing changes", False), ("a Pod ends each second", True)):
-            _settle(pid)
-            tail.begin()
-            cpu, began = cpu_seconds(pid), time.monotonic()
-            namespace = "go" if gone else "fit"
-            first = 10_000
-            while (passed := time.monotonic() - began) < seconds:
-                number = int(passed)
-                _create(cp, namespace, MIXES["alike"], range(first, first + 5))
-                first += 5
-                if gone:
-                    path = f"/api/v1/namespaces/go/pods/p{number:05}"
-                    cp.request("DELETE", path, {"gracePeriodSeconds": 0})
-                time.sleep(max(0.0, began + number + 1 - time.monotonic()))
-            left = len(_unbound(cp, namespace))
-            lines = tail.lines()
-            record = lives(lines, namespace)
-            created = len(record.created)
-            asked = requests(lines)
-            minutes = (time.monotonic() - began) / _MINUTE
-            key = f", {what}"
-            found.figures |= {
-                f"fitting Pods created{key}": float(created),
-                f"of them not bound at the end{key}": float(left),
-                f"create to bound, median s{key}": quantile(record.waits, 0.5),
-                f"create to bound, p99 s{key}": quantile(record.waits, 0.99),
-                # Each Pod that is bound has one; what is more is of those that wait.
-                f"{_EVENTS}{key}": (_ours(asked, " events") - created + left) / minutes,
-                f"wake-ups a minute{key}": _ours(asked, " patch nodes") / minutes,
-                f"controller's processor, part{key}": (cpu_seconds(pid) - cpu) / (60 * minutes),
-            }
-            told(f"{what}: {created - left} of {created} fitting Pods bound")
-        for name in found.bars:
-            found.figures[name] = max(
-                value
-                for key, value in found.figures.items()
-                if key.startswith(f"{name},") and isinstance(value, float)
-            )
-        found.figures["memory at most, MB"] = peak_mb(pid)
-    finally:
-        running.end()
-    return found
-
-
 # Steps --------------------------------------------------------------------------------------------
 
 
@@ -216,7 +149,7 @@ def placed(number: int, nodes: int) -> Json:
     """A Pod that is bound and has one card: node after node, and then the next card of each."""
     document = pod(MIXES["alike"], number, scheduler=SCHEDULER_NAME, gated=False)
     node = f"node-{number % nodes:05}"
-    uuid = f"GPU-{node}-{number // nodes % _CARDS}"
+    uuid = f"GPU-{node}-{number // nodes % CARDS}"
     booking = Booking(
         node=node,
         containers=((Share(uuid, _MIB, 0),),),
@@ -259,9 +192,21 @@ async def _write(cp: ControlPlane, path: str, documents: Iterator[Json]) -> None
             group.create_task(one_after_the_other(session))
 
 
-def _create(cp: ControlPlane, namespace: str, mix: Mix, numbers: Iterable[int]) -> None:
-    documents = (pod(mix, n, scheduler=SCHEDULER_NAME, gated=False) for n in numbers)
-    write(cp, f"/api/v1/namespaces/{namespace}/pods", documents)
+def create(
+    cp: ControlPlane,
+    namespace: str,
+    mix: Mix,
+    numbers: Iterable[int],
+    scheduler: str = SCHEDULER_NAME,
+    gated: bool = False,
+    annotations: Mapping[str, str] | None = None,
+) -> None:
+    def document(number: int) -> Json:
+        made = pod(mix, number, scheduler=scheduler, gated=gated)
+        made["metadata"]["annotations"] |= annotations or {}
+        return made
+
+    write(cp, f"/api/v1/namespaces/{namespace}/pods", map(document, numbers))
 
 
 def _delete(crowd: Crowd, namespace: str, size: int) -> None:
@@ -293,7 +238,7 @@ def _ask(found: Figures, when: str, port: int, names: list[str], calls: int) -> 
     }
 
 
-def _settle(pid: int, at_most: float = _BETWEEN_AT_MOST) -> bool:
+def settle(pid: int, at_most: float = _BETWEEN_AT_MOST) -> bool:
     """Wait until a process is idle, at most so many seconds; whether it came to it."""
     deadline = time.monotonic() + at_most
     while time.monotonic() < deadline:
@@ -304,36 +249,20 @@ def _settle(pid: int, at_most: float = _BETWEEN_AT_MOST) -> bool:
     return False
 
 
-def _bound(cp: ControlPlane, namespace: str) -> None:
+def until_bound(cp: ControlPlane, namespace: str) -> None:
     """Wait until all Pods of a namespace are bound.
 
     By the Pods, not by the audit log: on a full machine a Binding is made that was answered with
     "timeout", and the controller finds out.
     """
-    cp.wait(f"{namespace} to be bound", lambda: not _unbound(cp, namespace, 1), _WAVE_SECONDS)
+    cp.wait(f"{namespace} to be bound", lambda: not unbound(cp, namespace, 1), WAVE_SECONDS)
 
 
-def _unbound(cp: ControlPlane, namespace: str, limit: int = 0) -> list[Json]:
+def unbound(cp: ControlPlane, namespace: str, limit: int = 0) -> list[Json]:
     """The Pods of a namespace that are not bound, or so many of them."""
     query = f"fieldSelector=spec.nodeName%3D&limit={limit}"
     listed = cp.request("GET", f"/api/v1/namespaces/{namespace}/pods?{query}")["items"]
     return [each for each in listed if not each["spec"].get("nodeName")]
-
-
-def _refused(cp: ControlPlane) -> int:
-    """How many Pods carry kube-scheduler's word that they fit nowhere."""
-    time.sleep(_LOOK_SECONDS)
-    listed = cp.request("GET", "/api/v1/namespaces/wait/pods?resourceVersion=0")["items"]
-    return sum(bool(each["status"].get("conditions")) for each in listed)
-
-
-def _ours(asked: dict[str, int], what: str) -> int:
-    """Requests of the controller, which shares its account with kube-scheduler."""
-    return sum(
-        count
-        for key, count in asked.items()
-        if "cardwise-controller (" in key and "(kube-scheduler)" not in key and what in key
-    )
 
 
 def _etcd_mb(cp: ControlPlane) -> str:

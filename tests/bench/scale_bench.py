@@ -18,7 +18,8 @@ from rich.table import Table
 
 from bench import report
 from bench.ground import Crowd, agents, lay
-from bench.scale import Figures, Told, loaded, waiting, waves
+from bench.scale import Figures, Told, loaded, waves
+from bench.waiting import waiting
 from controlplane.launcher import ROOT, ControlPlane
 
 RESULTS = "scale.json"
@@ -46,13 +47,18 @@ def _waves(cp: ControlPlane, crowd: Crowd, options: argparse.Namespace, told: To
 
 
 def _waiting(cp: ControlPlane, _: Crowd, options: argparse.Namespace, told: Told) -> Figures:
-    return waiting(cp, options.waiting_pods, options.seconds, told)
+    return waiting(cp, "extender", options.waiting_pods, options.seconds, told)
+
+
+def _waiting_gates(cp: ControlPlane, _: Crowd, options: argparse.Namespace, told: Told) -> Figures:
+    return waiting(cp, "gates", options.waiting_pods, options.seconds, told)
 
 
 PROOFS: dict[str, tuple[Proof, str]] = {
     "load": (_load, "nodes"),
     "waves": (_waves, "small_nodes"),
     "waiting": (_waiting, "small_nodes"),
+    "waiting-gates": (_waiting_gates, "small_nodes"),
 }
 """By its option: the proof, and which number of nodes it has."""
 

@@ -232,6 +232,40 @@ async def test_a_note_that_waits_is_told_as_it_is_by_then() -> None:
     assert [event["note"] for event in desk.cluster.events()] == ["late"]
 
 
+# Red where the note of each refusal is made at once: with thousands waiting, 99 of 100 in vain.
+async def test_of_thousands_that_are_refused_again_and_again_only_the_notes_told_are_made() -> None:
+    desk = Desk()
+    made = 0
+
+    def note() -> str:
+        nonlocal made
+        made += 1
+        return "no room"
+
+    async with background(desk.recorder.run()):
+        for _ in range(10):
+            for pod in others(3000):
+                if desk.recorder.wants(pod, FULL):
+                    desk.recorder.post(pod, FULL, note)
+            await passing(1.0)
+
+    assert made == desk.writes()
+    assert 14 <= made <= 16
+    assert {event["note"] for event in desk.cluster.events()} == {"no room"}
+
+
+async def test_a_note_that_says_nothing_any_more_is_not_written_and_costs_nobody_a_turn() -> None:
+    desk = Desk()
+    desk.post(TAKEN)
+    for pod in others(100):
+        desk.recorder.post(pod, FULL, lambda: "")
+    async with background(desk.recorder.run()):
+        await passing(0.01)
+
+    assert desk.told() == [(TAKEN, 1)]
+    assert all(desk.recorder.wants(pod, FULL) for pod in others(100))
+
+
 async def test_what_is_bound_needs_no_word_of_why_it_waited() -> None:
     desk = Desk()
     desk.post(FULL)

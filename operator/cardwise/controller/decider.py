@@ -39,6 +39,10 @@ class Decider:
         """
         return self.hold_chosen(request, lambda: self._standings.decision(request, names))
 
+    def decide(self, request: Request, names: Collection[str]) -> Decision:
+        """Decide as the ledger is now, and hold nothing; for a Pod that holds nothing."""
+        return self._standings.decision(request, names)
+
     def hold_chosen(self, request: Request, choose: Callable[[], Decision]) -> Decision:
         """As `decide_and_hold`, by a decision of the caller's: it is asked once the hold ended."""
         now = self._clock.monotonic()

@@ -8,6 +8,7 @@ last news is worth more than the first, and Bindings must not wait behind either
 import asyncio
 import logging
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cardwise.controller.clock import Clock, rfc3339_micro
@@ -28,6 +29,10 @@ _QUEUE = 1_000
 _REMEMBERED = 10_000
 
 
+Note = str | Callable[[], str]
+"""What an event says; or what says so once it is written, empty where that is nothing any more."""
+
+
 @dataclass(slots=True)
 class _Posted:
     """One event as far as it is known here."""
@@ -35,7 +40,7 @@ class _Posted:
     pod: PodRef
     warning: bool
     reason: str
-    note: str
+    note: Note
     name: str = ""
     """Its object's name; empty while it was never written."""
     count: int = 0
@@ -78,8 +83,12 @@ class Recorder:
         posted.count += 1
         return False
 
-    def post(self, pod: PodRef, reason: str, note: str, *, warning: bool = True) -> None:
-        """Queue an event; returns at once."""
+    def post(self, pod: PodRef, reason: str, note: Note, *, warning: bool = True) -> None:
+        """Queue an event; returns at once.
+
+        A note that is work to make is given as a function: where thousands wait and are refused
+        again and again, few of their notes are ever written.
+        """
         key = (pod.uid, reason)
         posted = self._known.get(key)
         if posted is None:
@@ -131,13 +140,23 @@ class Recorder:
                     # At least so long: what rounding leaves of a token must not be waited for.
                     await asyncio.sleep(max((1 - tokens) / _PER_SECOND, _LEAST_SECONDS))
                     continue
+                key, posted = self._waiting.popitem(last=True)
+                if not self._has_note(posted):
+                    self._known.pop(key, None)
+                    await asyncio.sleep(0)  # to find that out was work
+                    continue
                 tokens -= 1
-                _, posted = self._waiting.popitem(last=True)
                 await self._write(posted)
+
+    def _has_note(self, posted: _Posted) -> bool:
+        """Make the note, where that was left until now."""
+        if callable(posted.note) and not self._duty.passive():
+            posted.note = posted.note()
+        return bool(posted.note)
 
     async def _write(self, posted: _Posted) -> None:
         """Create the event, or say that it happened again."""
-        if self._duty.passive():
+        if self._duty.passive() or callable(posted.note):
             return  # the active replica sees the same, and tells
         posted.written = self._clock.monotonic()
         now = self._clock.unix()

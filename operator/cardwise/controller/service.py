@@ -94,7 +94,13 @@ class Scheduler:
         news = self._ledger.wait(request.pod, request, reason, self._clock.monotonic())
         self._waker.refused()
         quiet = call.names == (at(dict(call.pod), "status", "nominatedNodeName"),)
-        self._teller.refused(decision, reason, news=news, quiet=quiet)
+        asked = call.asked  # thousands of calls may be waited upon: none of them is kept whole
+        self._teller.refused(
+            decision,
+            reason,
+            news=news,
+            again=None if quiet else lambda: self._decider.decide(request, asked),
+        )
 
     def _refuse_invalid(self, call: extender.FilterCall, invalid: InvalidRequest) -> dict[str, Any]:
         """A request that can't be read fits nowhere, whatever the nodes are like."""

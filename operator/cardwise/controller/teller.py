@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from cardwise import policy
 from cardwise.controller.recorder import Recorder
 from cardwise.engine.idle import hopeless
-from cardwise.ledger import Ledger
+from cardwise.ledger import Ledger, Stage
 from cardwise.model import (
     Booking,
     Decision,
@@ -68,21 +68,45 @@ class Teller:
         if _log.isEnabledFor(logging.INFO):
             _log.info("%s", "\n".join(card_lines(decision, view)))
 
-    def refused(self, decision: Decision, reason: Reason, *, news: bool, quiet: bool) -> None:
+    def refused(
+        self,
+        decision: Decision,
+        reason: Reason,
+        *,
+        news: bool,
+        again: Callable[[], Decision] | None,
+    ) -> None:
         """No node fits.
 
         Args:
             decision: with the outcome of every node.
             reason: the leading reason.
             news: the Pod did not wait for this reason before.
-            quiet: post no event (kube-scheduler asked about the nominated node alone).
+            again: decides anew, once the event is written; None: post none (kube-scheduler asked
+                about the nominated node alone).
         """
         self.on_decision("refused", reason)
         self._log_refusal(decision, reason, news=news)
-        request = decision.request
-        if quiet or not self._recorder.wants(request.pod, reason):
-            return
-        self._recorder.post(request.pod, reason, self._account(decision, reason))
+        if again is not None:
+            self._post_refusal(decision.request.pod, reason, again)
+
+    def _post_refusal(self, pod: PodRef, reason: Reason, again: Callable[[], Decision]) -> None:
+        if self._recorder.wants(pod, reason):
+            self._recorder.post(pod, reason, lambda: self._by_now(pod, reason, again))
+
+    def _by_now(self, pod: PodRef, reason: Reason, again: Callable[[], Decision]) -> str:
+        """What to tell of a refusal by now; empty where the Pod does not wait for this any more."""
+        entry = self._ledger.entry(pod.uid)
+        if entry is None or entry.stage is not Stage.WAITING:
+            return ""
+        decision = again()
+        if decision.node is not None:
+            return ""  # kube-scheduler is about to ask again
+        now = decision.reason or Reason.NODE_HAS_NO_CARDS
+        if now is reason:
+            return self._account(decision, reason)
+        self._post_refusal(pod, now, again)
+        return ""
 
     def account(self, decision: Decision, reason: WaitReason, others: Mapping[str, str]) -> str:
         """Log a refusal that is news, and return what to tell the Pods that it is the answer for.
