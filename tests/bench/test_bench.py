@@ -15,7 +15,7 @@ from rich.console import Console
 from bench import compare
 from bench.cluster_bench import _conclude, _options, _plan
 from bench.contestants import contestants, throttled
-from bench.measures import Histogram, events, histogram, lives, quantile
+from bench.measures import Histogram, events, histogram, lives, quantile, requests, total
 from bench.mixes import MIXES, REFUSED, pod
 from bench.report import BASE, Run, table
 from bench.shares import shares
@@ -438,3 +438,28 @@ def test_both_kinds_of_results_are_read(document: Json, want: tuple[str, Json]) 
 def test_what_is_no_result_is_told() -> None:
     with pytest.raises(ValueError, match="neither"):
         compare.figures({})
+
+
+def test_requests_are_counted_of_one_namespace_where_that_is_asked() -> None:
+    def line(namespace: str, verb: str) -> bytes:
+        event = {
+            "verb": verb,
+            "user": {"username": "system:serviceaccount:cardwise-system:cardwise-controller"},
+            "userAgent": "cardwise-controller/1",
+            "objectRef": {"resource": "events", "namespace": namespace},
+        }
+        return json.dumps(event).encode()
+
+    lines = [line("wait", "create"), line("wait", "patch"), line("fit", "create")]
+    who = "cardwise-controller (cardwise-controller)"
+
+    assert requests(lines) == {f"{who} create events": 2, f"{who} patch events": 1}
+    assert requests(lines, "wait") == {f"{who} create events": 1, f"{who} patch events": 1}
+
+
+def test_a_gauge_is_summed_up_over_its_labels_and_not_with_its_namesakes() -> None:
+    text = 'pods{reason="a"} 2\npods{reason="b"} 3\npods_gone 4\n'
+
+    assert total(text, "pods") == 5
+    assert total(text, "pods", reason="b") == 3
+    assert total(text, "pods", reason="c") == 0

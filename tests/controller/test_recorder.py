@@ -266,6 +266,21 @@ async def test_a_note_that_says_nothing_any_more_is_not_written_and_costs_nobody
     assert all(desk.recorder.wants(pod, FULL) for pod in others(100))
 
 
+# Red where it is forgotten with the note: what comes later would be another event.
+async def test_an_event_whose_note_says_nothing_any_more_counts_up_the_next_time() -> None:
+    desk = Desk()
+    async with background(desk.recorder.run()):
+        desk.post(FULL)
+        await passing(61.0)
+        desk.recorder.post(POD, FULL, lambda: "")
+        await passing(1.0)
+        assert desk.post(FULL)
+        await passing(1.0)
+
+    assert desk.told() == [(FULL, 3)]
+    assert desk.cluster.called("create_event") == 1
+
+
 async def test_what_is_bound_needs_no_word_of_why_it_waited() -> None:
     desk = Desk()
     desk.post(FULL)

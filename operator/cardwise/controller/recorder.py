@@ -140,9 +140,8 @@ class Recorder:
                     # At least so long: what rounding leaves of a token must not be waited for.
                     await asyncio.sleep(max((1 - tokens) / _PER_SECOND, _LEAST_SECONDS))
                     continue
-                key, posted = self._waiting.popitem(last=True)
+                _, posted = self._waiting.popitem(last=True)
                 if not self._has_note(posted):
-                    self._known.pop(key, None)
                     await asyncio.sleep(0)  # to find that out was work
                     continue
                 tokens -= 1
