@@ -38,6 +38,22 @@ async def test_a_refusal_is_told_with_who_holds_the_card_by_then() -> None:
     assert "default/late" in note
 
 
+# Red where each of many different sets of nodes is kept until its Pod's event is written.
+async def test_where_too_many_sets_of_nodes_are_asked_about_it_is_told_as_it_was() -> None:
+    world = await refused()
+    for number in range(20):
+        world.filter(build.pod(f"p{number:02}", gpumem=15000), "n1", f"other-{number}")
+    world.cluster.put(
+        build.pod("late", node="n1", allocated=build.allocation("GPU-n1-a", mib=7000))
+    )
+    world.deliver()
+
+    notes = [note for _, note in await world.events()]
+
+    assert len(notes) == 21
+    assert sum("default/late" in note for note in notes) == 8
+
+
 @pytest.mark.parametrize(
     ("change", "want"),
     [

@@ -28,6 +28,8 @@ from cardwise.wire.fields import at
 
 _log = logging.getLogger(__name__)
 IN_PROGRESS = "bind in progress; ask again"
+_SETS, _SETS_SECONDS = 8, 60.0
+"""Different sets of nodes that are kept, in so many seconds; one of 5,000 has some 0.3 MB."""
 
 
 class Scheduler:
@@ -57,6 +59,7 @@ class Scheduler:
         self._duty = duty
         self._settings = settings
         self._clock = clock
+        self._asked = _Asked()
 
     # /filter --------------------------------------------------------------------------------------
 
@@ -94,13 +97,11 @@ class Scheduler:
         news = self._ledger.wait(request.pod, request, reason, self._clock.monotonic())
         self._waker.refused()
         quiet = call.names == (at(dict(call.pod), "status", "nominatedNodeName"),)
-        asked = call.asked  # thousands of calls may be waited upon: none of them is kept whole
-        self._teller.refused(
-            decision,
-            reason,
-            news=news,
-            again=None if quiet else lambda: self._decider.decide(request, asked),
-        )
+        # What is told is made later. Until then a thousand calls may be remembered, so neither the
+        # Pod nor its request is: the ledger has that.
+        asked = None if quiet else self._asked.kept(call.asked, self._clock.monotonic())
+        again = None if asked is None else lambda now: self._decider.decide(now, asked)
+        self._teller.refused(decision, reason, news=news, quiet=quiet, again=again)
 
     def _refuse_invalid(self, call: extender.FilterCall, invalid: InvalidRequest) -> dict[str, Any]:
         """A request that can't be read fits nowhere, whatever the nodes are like."""
@@ -218,6 +219,27 @@ class Scheduler:
         except ApiError as error:
             return f"the Pod asks for no card, and its Binding failed: {error}"
         return ""
+
+
+class _Asked:
+    """Sets of nodes that were asked about, for later: few, each shared by many Pods."""
+
+    def __init__(self) -> None:
+        self._sets: dict[frozenset[str], frozenset[str]] = {}
+        self._since = float("-inf")
+
+    def kept(self, asked: frozenset[str], now: float) -> frozenset[str] | None:
+        """The same set as it is kept; None: there are too many others to keep this one."""
+        if (known := self._sets.get(asked)) is not None:
+            return known
+        if len(self._sets) >= _SETS:
+            if now - self._since < _SETS_SECONDS:
+                return None
+            self._sets.clear()
+        if not self._sets:
+            self._since = now
+        self._sets[asked] = asked
+        return asked
 
 
 def _kept(entry: PodEntry, call: extender.FilterCall) -> dict[str, Any]:

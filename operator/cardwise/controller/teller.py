@@ -34,6 +34,7 @@ from cardwise.wire.account import (
 )
 
 _log = logging.getLogger("cardwise.decisions")
+_Again = Callable[[Request], Decision]
 _NODES_LOGGED = 20
 _QUESTIONS_KNOWN = 16
 """A question may name ten thousand cards, so few are kept."""
@@ -74,7 +75,8 @@ class Teller:
         reason: Reason,
         *,
         news: bool,
-        again: Callable[[], Decision] | None,
+        quiet: bool,
+        again: _Again | None,
     ) -> None:
         """No node fits.
 
@@ -82,24 +84,29 @@ class Teller:
             decision: with the outcome of every node.
             reason: the leading reason.
             news: the Pod did not wait for this reason before.
-            again: decides anew, once the event is written; None: post none (kube-scheduler asked
-                about the nominated node alone).
+            quiet: post no event (kube-scheduler asked about the nominated node alone).
+            again: decides anew, once the event is written; None: it tells of this decision.
         """
         self.on_decision("refused", reason)
         self._log_refusal(decision, reason, news=news)
+        pod = decision.request.pod
+        if quiet:
+            return
         if again is not None:
-            self._post_refusal(decision.request.pod, reason, again)
+            self._post_refusal(pod, reason, again)
+        elif self._recorder.wants(pod, reason):
+            self._recorder.post(pod, reason, self._account(decision, reason))
 
-    def _post_refusal(self, pod: PodRef, reason: Reason, again: Callable[[], Decision]) -> None:
+    def _post_refusal(self, pod: PodRef, reason: Reason, again: _Again) -> None:
         if self._recorder.wants(pod, reason):
             self._recorder.post(pod, reason, lambda: self._by_now(pod, reason, again))
 
-    def _by_now(self, pod: PodRef, reason: Reason, again: Callable[[], Decision]) -> str:
+    def _by_now(self, pod: PodRef, reason: Reason, again: _Again) -> str:
         """What to tell of a refusal by now; empty where the Pod does not wait for this any more."""
         entry = self._ledger.entry(pod.uid)
-        if entry is None or entry.stage is not Stage.WAITING:
+        if entry is None or entry.stage is not Stage.WAITING or entry.request is None:
             return ""
-        decision = again()
+        decision = again(entry.request)
         if decision.node is not None:
             return ""  # kube-scheduler is about to ask again
         now = decision.reason or Reason.NODE_HAS_NO_CARDS
