@@ -61,6 +61,8 @@ class AuditTail:
                 return
 
     def _read(self, offset: int) -> list[bytes]:
+        if self._path.stat().st_size < offset:
+            raise RuntimeError(f"{self._path} was begun anew: what it told before is lost")
         with self._path.open("rb") as log:
             log.seek(offset)
             return [line for line in log if line.endswith(b"\n")]

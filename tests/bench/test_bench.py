@@ -7,12 +7,14 @@ import re
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from bench import compare
+from bench.audit import AuditTail
 from bench.cluster_bench import _conclude, _options, _plan
 from bench.contestants import contestants, throttled
 from bench.measures import Histogram, events, histogram, lives, quantile, requests, total
@@ -106,6 +108,21 @@ def test_the_log_is_read_in_parts_as_at_once() -> None:
     parts = lives([MADE], "mine", lives([*CREATED, LOST], "mine"))
 
     assert parts == lives([*CREATED, LOST, MADE], "mine")
+
+
+def test_the_log_is_read_from_where_it_was_and_its_loss_is_told(tmp_path: Path) -> None:
+    # Red: `_read` takes what a new file has from there on: nothing, for ever.
+    log = tmp_path / "audit.log"
+    log.write_bytes(CREATED[0] + b"\n")
+    tail = AuditTail(SimpleNamespace(directory=tmp_path))
+    news = tail.news()
+
+    with log.open("ab") as more:
+        more.write(MADE + b"\n" + LOST[:9])
+    assert news() == [MADE + b"\n"]
+    log.write_bytes(LOST[9:] + b"\n")
+    with pytest.raises(RuntimeError, match="begun anew"):
+        news()
 
 
 def test_events_are_counted_by_the_namespace_of_their_objects() -> None:

@@ -107,6 +107,8 @@ def kube_apiserver(
         argv += [
             f"--audit-policy-file={policy}",
             f"--audit-log-path={directory / 'audit.log'}",
+            # MB. By default another file is begun at 100: after some 20,000 Pods.
+            "--audit-log-maxsize=100000",
         ]
     return argv
 
