@@ -335,3 +335,50 @@ class Cluster(Protocol):
         Status 409: it was changed since the version that ``change`` names.
         """
         ...
+
+
+# The cluster, as a person at the command line sees it ---------------------------------------------
+
+
+class ClusterReader(Protocol):
+    """What the command line reads of a cluster; it writes nothing.
+
+    Raises:
+        ApiError: every verb, where the API server refuses or does not answer.
+    """
+
+    async def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """One Pod as it is now, or None."""
+        ...
+
+    def pods(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every Pod that is not Succeeded or Failed, in chunks."""
+        ...
+
+    def gpunodes(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every GPUNode, in chunks."""
+        ...
+
+    def nodes(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every Node, in chunks."""
+        ...
+
+    def node_metadata(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """The metadata of every Node, in chunks: a tenth of the whole."""
+        ...
+
+    def quotas(self, namespace: str) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every ResourceQuota of a namespace, in chunks."""
+        ...
+
+    async def events(self, pod: PodRef) -> list[dict[str, Any]]:
+        """What was said of a Pod (core/v1), in no order; old events are gone."""
+        ...
+
+    async def settings(self) -> str | None:
+        """The text of the settings file that the installed controller reads, or None."""
+        ...
+
+    def now(self) -> float:
+        """Unix seconds by the API server's clock at its last answer; else by this machine's."""
+        ...

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from cardwise.admission import admit, unknown_policies
+from cardwise.cli.answering import answered
 from cardwise.cli.documents import Document
 from cardwise.cli.placements import Placement, Simulation, shortened
-from cardwise.engine.decide import Memo, decide
-from cardwise.engine.idle import hopeless
+from cardwise.engine.decide import Memo
 from cardwise.errors import BadAllocation, BadDocument, BadGPUNode
 from cardwise.ledger import Ledger, Sighting
 from cardwise.model import (
@@ -36,7 +36,7 @@ from cardwise.names import (
 )
 from cardwise.noderules import Needs, NodeBook
 from cardwise.settings import Settings
-from cardwise.wire.account import ClusterSize, QuotaAccount, pending_message, reason_of
+from cardwise.wire.account import ClusterSize
 from cardwise.wire.fields import at, quoted, text
 from cardwise.wire.gpunodes import cordoned_by_annotation, gpunode_of, offers_cards
 from cardwise.wire.pods import asks_cards, booking_of, bound_node, is_finished, request_of
@@ -240,44 +240,19 @@ class _Cluster:
         self, request: Request, needs: Needs, warnings: tuple[str, ...], names: Sequence[str]
     ) -> Placement:
         refusals = self._node_book.refusals(needs, names)
-        unfit = {name: word.value for name, word in refusals.items()}
-        views = {view.name: view for view in self._ledger.views(names)}
-        candidates = [view for name, view in views.items() if name not in unfit]
-        namespace = request.pod.namespace
-        decision = decide(request, candidates, self._memo, self._ledger.room(namespace))
-        if decision.node is not None:
-            self._book(decision, needs)
-            return Placement(
-                pod=request.pod, decision=decision, views=views, unfit=unfit, warnings=warnings
-            )
-        # As in an event, a node without cards is not worth a word.
-        telling = {
-            name: word
-            for name, word in refusals.items()
-            if views[name].problem is not Reason.NODE_HAS_NO_CARDS
-        }
-        return Placement(
-            pod=request.pod,
-            decision=decision,
-            views=views,
-            unfit=unfit,
-            reason=reason_of(decision, lambda: telling).value,
-            message=pending_message(
-                decision,
-                views,
-                what="nodes",
-                name_tenants=self._settings.events.nameTenants,
-                quota=QuotaAccount(
-                    namespace=namespace,
-                    bound=self._ledger.bound(namespace),
-                    used=self._ledger.quota_use(namespace),
-                ),
-                cluster=self._size,
-                hopeless=hopeless(request.signature, self._ledger.views(self._names)),
-                others=telling,
-            ),
+        placement = answered(
+            request,
+            {view.name: view for view in self._ledger.views(names)},
+            refusals,
+            ledger=self._ledger,
+            memo=self._memo,
+            size=self._size,
+            name_tenants=self._settings.events.nameTenants,
             warnings=warnings,
         )
+        if placement.decision is not None:
+            self._book(placement.decision, needs)
+        return placement
 
     def _book(self, decision: Decision, needs: Needs) -> None:
         node, booking = decision.node, decision.booking

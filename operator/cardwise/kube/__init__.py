@@ -5,6 +5,6 @@ connections. Its typed models are left out on purpose: turning a list of Pods in
 than everything that is done with the Pods afterwards.
 """
 
-from cardwise.kube.client import Client, Credentials, connect
+from cardwise.kube.client import Client, Credentials, connect, namespace_of
 
-__all__ = ["Client", "Credentials", "connect"]
+__all__ = ["Client", "Credentials", "connect", "namespace_of"]

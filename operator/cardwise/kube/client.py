@@ -17,6 +17,8 @@ import yaml
 from cardwise.errors import ApiError
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_NAMESPACE = _SERVICE_ACCOUNT.with_name("namespace")
+_DEFAULT_NAMESPACE = "default"
 _ODD_FILES = (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError)
 """What a kubeconfig of another shape makes the library raise."""
 LIST_SECONDS = 30.0
@@ -61,6 +63,8 @@ class Client:
             proxy=_proxy(self._host, api.configuration.proxy),
             read_bufsize=_BUFFER_BYTES,
         )
+        self.date = ""
+        """The header Date of the last answer: the API server's clock; empty where none said it."""
 
     async def credentials(self) -> Credentials:
         """Where and as whom this client speaks, with a fresh token: for another's connection."""
@@ -89,6 +93,7 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
         within: float = 10.0,
     ) -> dict[str, Any]:
         """Send one request and read the whole answer.
@@ -99,13 +104,14 @@ class Client:
             query: URL parameters.
             body: turned into JSON.
             content_type: of the body.
+            accept: the form of the answer, some JSON.
             within: seconds for all of it.
 
         Raises:
             ApiError: the API server refused (with its status), or the outcome is not known
                 (status None: no connection, cut off, too late, or not JSON).
         """
-        headers = {"Content-Type": content_type, "Accept": "application/json"}
+        headers = {"Content-Type": content_type, "Accept": accept}
         await self._api.update_params_for_auth(headers, [], ["BearerToken"])
         try:
             async with self._session.request(
@@ -117,6 +123,7 @@ class Client:
                 timeout=aiohttp.ClientTimeout(total=within),
             ) as response:
                 status, text = response.status, await response.read()
+                self.date = response.headers.get("Date", "")
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise ApiError(None, f"no answer from the API server: {_cut(error)}") from error
         if status >= 400:
@@ -130,7 +137,12 @@ class Client:
         return answer
 
     async def pages(
-        self, path: str, *, query: Mapping[str, str] | None = None, limit: int = PAGE
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        limit: int = PAGE,
+        accept: str = "application/json",
     ) -> AsyncIterator[list[dict[str, Any]]]:
         """List a collection in chunks that belong to one consistent state (a quorum read).
 
@@ -139,7 +151,9 @@ class Client:
         """
         query = {**(query or {}), "limit": str(limit)}
         while True:
-            answer = await self.request("GET", path, query=query, within=LIST_SECONDS)
+            answer = await self.request(
+                "GET", path, query=query, accept=accept, within=LIST_SECONDS
+            )
             yield answer.get("items") or []
             token = (answer.get("metadata") or {}).get("continue")
             if not token:
@@ -195,28 +209,51 @@ async def or_none(answer: Awaitable[dict[str, Any]]) -> dict[str, Any] | None:
         raise
 
 
-async def connect(kubeconfig: str | None = None) -> Client:
+async def connect(kubeconfig: str | None = None, context: str | None = None) -> Client:
     """Connect as a kubeconfig says, or as the ServiceAccount of the Pod this runs in.
 
     Args:
         kubeconfig: a path; None: ``$KUBECONFIG``, the ServiceAccount's token, then
             ``~/.kube/config``.
+        context: the kubeconfig's, by name; None: its current one. It makes a kubeconfig needed.
 
     Raises:
         ApiError: no configuration can be read.
     """
     configuration = kubernetes_asyncio.client.Configuration()
     try:
-        if kubeconfig is None and _in_a_pod():
+        if kubeconfig is None and context is None and _in_a_pod():
             kubernetes_asyncio.config.load_incluster_config(client_configuration=configuration)
         else:
             await kubernetes_asyncio.config.load_kube_config(
-                config_file=kubeconfig, client_configuration=configuration
+                config_file=kubeconfig, context=context, client_configuration=configuration
             )
     except (kubernetes_asyncio.config.ConfigException, OSError, *_ODD_FILES) as error:
         raise ApiError(None, f"no cluster to talk to: {_cut(error)}") from error
     configuration.connection_pool_maxsize = 64
     return Client(kubernetes_asyncio.client.ApiClient(configuration))
+
+
+def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> str:
+    """The namespace that is meant where none is said, as kubectl has it: the context's, or ours.
+
+    Args:
+        kubeconfig: as in `connect`.
+        context: likewise.
+
+    Raises:
+        ApiError: no configuration can be read.
+    """
+    try:
+        if kubeconfig is None and context is None and _in_a_pod():
+            return _NAMESPACE.read_text().strip() or _DEFAULT_NAMESPACE
+        known, current = kubernetes_asyncio.config.list_kube_config_contexts(kubeconfig)
+        if context is not None:
+            current = next((each for each in known if each["name"] == context), None)
+        named = ((current or {}).get("context") or {}).get("namespace")
+    except (kubernetes_asyncio.config.ConfigException, OSError, *_ODD_FILES) as error:
+        raise ApiError(None, f"no cluster to talk to: {_cut(error)}") from error
+    return named if isinstance(named, str) and named else _DEFAULT_NAMESPACE
 
 
 def _proxy(host: str, configured: str | None) -> str | None:

@@ -15,6 +15,7 @@ from cardwise.names import (
     BIND_PHASE_ALLOCATING,
     BIND_TIME,
     EXCLUSIVE_HELD,
+    GATE,
     TO_ALLOCATE,
     VGPU_NODE,
     VGPU_TIME,
@@ -25,6 +26,7 @@ from cardwise.wire.fields import annotations_of, at, items, mapping, quoted, siz
 from cardwise.wire.requests import pod_ref, request_of
 
 __all__ = [
+    "Order",
     "allocation_annotations",
     "annotation_bytes",
     "asks_cards",
@@ -39,10 +41,14 @@ __all__ = [
     "placed_node",
     "plain_binding",
     "pod_ref",
+    "queue_order",
     "request_of",
     "resource_version",
     "version_number",
+    "waits_at_gate",
 ]
+
+Order = tuple[int, str, str, str]
 
 _MOST_DIGITS = 20
 """Of a resourceVersion, which is a 64-bit number."""
@@ -92,6 +98,20 @@ def owner_uid(pod: dict[str, Any]) -> str:
     """The UID of the controller that made it, and would make it anew; empty where there is none."""
     owners = items(at(pod, "metadata", "ownerReferences"))
     return next((text(at(o, "uid")) for o in owners if at(o, "controller") is True), "")
+
+
+def waits_at_gate(pod: dict[str, Any]) -> bool:
+    """Whether it waits for its cards alone: ours is the last gate left.
+
+    While others hold gates, they may still change the Pod.
+    """
+    return pins.gates_of(pod) == [GATE] and not is_terminating(pod)
+
+
+def queue_order(pod: dict[str, Any], priority: int) -> Order:
+    """Its place in the queue at the gate: by priority, then creation, then name."""
+    ref = pod_ref(pod)
+    return (-priority, text(at(pod, "metadata", "creationTimestamp")), ref.name, ref.namespace)
 
 
 def resource_version(pod: dict[str, Any]) -> str:

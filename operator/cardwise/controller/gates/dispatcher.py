@@ -15,7 +15,7 @@ from cardwise.controller.gates.pinner import Pinner
 from cardwise.controller.gates.queue import Group, Queue, Rank
 from cardwise.controller.gates.surroundings import Surroundings, gang_kind
 from cardwise.controller.gates.told import Told
-from cardwise.controller.gates.waiting import Waiting, is_ours, read
+from cardwise.controller.gates.waiting import Waiting, read
 from cardwise.controller.teller import Teller
 from cardwise.ledger import Ledger, Stage
 from cardwise.model import Booking, PodRef
@@ -83,7 +83,7 @@ class Dispatcher:
     def waits(self, pod: Json) -> None:
         """A Pod is not placed."""
         uid = pods.pod_ref(pod).uid
-        if not is_ours(pod):
+        if not pods.waits_at_gate(pod):
             self._drop(uid)
             return
         waiting = read(pod, self._settings)

@@ -10,8 +10,9 @@ from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator
 from itertools import count
 
-from cardwise.controller.gates.waiting import Order, Waiting
+from cardwise.controller.gates.waiting import Waiting
 from cardwise.names import WaitReason
+from cardwise.wire.pods import Order
 
 Rank = tuple[int, bool, Order]
 """A group's place in the queue; the smaller is before."""
