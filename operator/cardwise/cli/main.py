@@ -2,6 +2,7 @@
 
 import click
 
+from cardwise.cli.explain import explain
 from cardwise.cli.shadow_report import shadow_report
 from cardwise.cli.simulate import simulate
 
@@ -13,6 +14,7 @@ def cardwise() -> None:
 
 
 cardwise.add_command(simulate)
+cardwise.add_command(explain)
 cardwise.add_command(shadow_report)
 
 

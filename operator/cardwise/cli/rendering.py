@@ -35,21 +35,34 @@ def _pod(placement: Placement) -> dict[str, Any]:
     return {
         "pod": str(placement.pod),
         "node": placement.node,
-        "containers": _containers(placement, booking) if booking else [],
+        "containers": containers_json(
+            placement.decision.request.containers if placement.decision else (),
+            booking,
+            placement.views.get(booking.node),
+        )
+        if booking
+        else [],
         "annotation": encode(booking.containers) if booking else None,
         "reason": placement.reason,
         "message": placement.message,
         "warnings": list(placement.warnings),
-        "nodes": {name: _node(placement, name) for name in sorted(placement.views)},
+        "nodes": nodes_json(placement),
     }
 
 
-def _containers(placement: Placement, booking: Booking) -> list[dict[str, Any]]:
-    names = placement.decision.request.containers if placement.decision else ()
-    indexes = _indexes(placement.views.get(booking.node))
+def nodes_json(placement: Placement) -> dict[str, Any]:
+    """What became of the nodes that a placement tells of, by name."""
+    return {name: _node(placement, name) for name in sorted(placement.views)}
+
+
+def containers_json(
+    names: Sequence[str], booking: Booking, view: NodeView | None
+) -> list[dict[str, Any]]:
+    """The cards of each container; one whose name is not known is null."""
+    indexes = _indexes(view)
     return [
         {
-            "name": name,
+            "name": names[number] if number < len(names) else None,
             "cards": [
                 {
                     "uuid": share.uuid,
@@ -60,7 +73,7 @@ def _containers(placement: Placement, booking: Booking) -> list[dict[str, Any]]:
                 for share in shares
             ],
         }
-        for name, shares in zip(names, booking.containers, strict=True)
+        for number, shares in enumerate(booking.containers)
     ]
 
 
@@ -114,10 +127,20 @@ def print_rows(headers: Sequence[str], rows: Iterable[Sequence[str]], console: C
     """Print a table of texts."""
     if not console.is_terminal:
         console.width = _PIPE_WIDTH
+    _print(console, table_of(headers, rows))
+
+
+def print_line(line: str, console: Console) -> None:
+    """Print a sentence, unbroken: a terminal folds it, a pipe has it in one line."""
+    _print(console, _text(line))
+
+
+def table_of(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table of texts."""
     table = _table(*headers)
     for row in rows:
         table.add_row(*_texts(row))
-    _print(console, table)
+    return table
 
 
 def _sentences(placement: Placement) -> list[str]:

@@ -222,7 +222,7 @@ async def connect(kubeconfig: str | None = None, context: str | None = None) -> 
     """
     configuration = kubernetes_asyncio.client.Configuration()
     try:
-        if kubeconfig is None and context is None and _in_a_pod():
+        if _is_in_cluster(kubeconfig, context):
             kubernetes_asyncio.config.load_incluster_config(client_configuration=configuration)
         else:
             await kubernetes_asyncio.config.load_kube_config(
@@ -245,7 +245,7 @@ def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> s
         ApiError: no configuration can be read.
     """
     try:
-        if kubeconfig is None and context is None and _in_a_pod():
+        if _is_in_cluster(kubeconfig, context):
             return _NAMESPACE.read_text().strip() or _DEFAULT_NAMESPACE
         known, current = kubernetes_asyncio.config.list_kube_config_contexts(kubeconfig)
         if context is not None:
@@ -266,8 +266,20 @@ def _proxy(host: str, configured: str | None) -> str | None:
     return getproxies().get(address.scheme)
 
 
-def _in_a_pod() -> bool:
-    return _SERVICE_ACCOUNT.exists() and "KUBECONFIG" not in os.environ
+def _is_in_cluster(kubeconfig: str | None, context: str | None) -> bool:
+    """Whether the Pod's ServiceAccount is to be used; if not, some kubeconfig must be there.
+
+    Raises:
+        FileNotFoundError: it is not. The library would take it for an empty one.
+    """
+    chosen = kubeconfig is not None or context is not None or "KUBECONFIG" in os.environ
+    if _SERVICE_ACCOUNT.exists() and not chosen:
+        return True
+    files = [kubeconfig] if kubeconfig else os.environ.get("KUBECONFIG", "").split(os.pathsep)
+    files = [file for file in files if file] or ["~/.kube/config"]
+    if not any(Path(file).expanduser().exists() for file in files):
+        raise FileNotFoundError(f"there is no kubeconfig {', '.join(files)}")
+    return False
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -77,6 +77,23 @@ def pin_patch(
     }
 
 
+def unpinned(pod: Mapping[str, Any], node: str) -> Json:
+    """A Pod without the pin that names this node: as its owner wrote its node affinity."""
+    pin = {"key": _NAME, "operator": "In", "values": [node]}
+    terms: list[Json] = []
+    for term in required_terms(pod) or ():
+        fields = [each for each in items(term.get("matchFields")) if each != pin]
+        rest = {key: value for key, value in term.items() if key != "matchFields"}
+        left = {**rest, "matchFields": fields} if fields else rest
+        terms += [left] if _matches_any(left) else []
+    spec, affinity = mapping(pod.get("spec")), mapping(at(pod, "spec", "affinity"))
+    nodes = {k: v for k, v in mapping(affinity.get("nodeAffinity")).items() if k != _AFFINITY[-1]}
+    # What was nothing but the pin leaves any node.
+    if terms:
+        nodes[_AFFINITY[-1]] = {"nodeSelectorTerms": terms}
+    return {**pod, "spec": {**spec, "affinity": {**affinity, "nodeAffinity": nodes}}}
+
+
 def open_patch(pod: PodRef, version: str) -> Json:
     """Make the patch that opens the gate of a Pod which asks for no card."""
     return {

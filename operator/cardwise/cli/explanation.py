@@ -1,0 +1,325 @@
+"""Why a Pod of a cluster is where it is, or waits: values, for whoever prints them.
+
+Pure. The Pod is decided anew on the cluster as it is now, by the same engine; what was decided at
+the time, only the controller's events tell, for as long as they are kept.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from cardwise import doors
+from cardwise.admission import unknown_policies
+from cardwise.cli.answering import answered
+from cardwise.cli.placements import Placement
+from cardwise.cli.world import Objects, World, unix_seconds
+from cardwise.engine.decide import Memo
+from cardwise.errors import BadAllocation
+from cardwise.model import Booking, InvalidRequest, Request
+from cardwise.names import (
+    ALLOCATED,
+    API_GROUP,
+    GANG,
+    GATE,
+    RESOURCES,
+    SCHEDULER_NAME,
+    TAKEN_OVER_SCHEDULERS,
+    Door,
+    EventReason,
+    NodeReason,
+    Reason,
+)
+from cardwise.noderules import Needs, unchecked
+from cardwise.settings import Settings
+from cardwise.wire import pins, pods
+from cardwise.wire.account import allocated_message
+from cardwise.wire.fields import annotations_of, at, text
+
+Json = dict[str, Any]
+_SAID = 3
+"""Different events that are told, the newest first."""
+_BYPASSED = (
+    "It did not pass Cardwise's admission, so it gets no cards: the webhook was away when it was "
+    "created, or its namespace is exempt. Create it anew."
+)
+
+
+class State(StrEnum):
+    """What a Pod is to Cardwise."""
+
+    WAITING = "waiting"
+    PLACED = "placed"
+    """It has its node, and its cards there, bound or not yet."""
+    FINISHED = "finished"
+    NO_CARDS = "asks for no card"
+    LEFT_ALONE = "left alone"
+    """It asks for cards, and another scheduler, or nobody, is to place it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One event that Cardwise posted on the Pod."""
+
+    reason: str
+    note: str
+    seconds: float
+    """How long ago it was said last."""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The account of one Pod."""
+
+    pod: Json
+    state: State
+    door: Door | None = None
+    """By which it came; None where nobody can tell any more."""
+    request: Request | None = None
+    today: Placement | None = None
+    """What would be decided now, as if the Pod had no cards yet."""
+    booking: Booking | None = None
+    """The cards that it has."""
+    reason: str | None = None
+    """Why it waits; None where it has cards, asks for none, or would fit now."""
+    message: str = ""
+    sentences: tuple[str, ...] = ()
+    """What else there is to know of it."""
+    said: tuple[Said, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What could not be read or looked at: the answer holds but for that."""
+
+
+def explained(
+    pod: Json,
+    objects: Objects,
+    settings: Settings,
+    *,
+    events: Sequence[Json] = (),
+    notes: Sequence[str] = (),
+) -> Explanation:
+    """Explain one Pod.
+
+    Args:
+        pod: as the API server returns it.
+        objects: the cluster's; an older reading of the Pod among them does not count.
+        settings: the controller's.
+        events: what was said of the Pod (core/v1).
+        notes: what is to be told beside.
+    """
+    uid = pods.pod_ref(pod).uid
+    others = [each for each in objects.pods if pods.pod_ref(each).uid != uid]
+    objects = replace(objects, pods=(*others, pod))
+    found = Explanation(
+        pod=pod, state=State.WAITING, said=_said(events, objects.now), notes=tuple(notes)
+    )
+    request = pods.request_of(pod, settings)
+    if request is None:
+        return replace(found, state=State.NO_CARDS)
+    if pods.is_finished(pod):
+        return replace(found, state=State.FINISHED)
+    if pods.placed_node(pod) is not None:
+        return _placed(replace(found, state=State.PLACED), request, objects, settings)
+    found = replace(found, door=_door(pod), sentences=tuple(_sentences(pod, objects, settings)))
+    if alone := _left_alone(pod, settings, found.door):
+        return replace(found, state=State.LEFT_ALONE, message=alone)
+    return _waiting(found, request, objects, settings)
+
+
+# A Pod that waits ---------------------------------------------------------------------------------
+
+
+def _waiting(
+    found: Explanation, request: Request | InvalidRequest, objects: Objects, settings: Settings
+) -> Explanation:
+    if isinstance(request, InvalidRequest):
+        return replace(found, reason=Reason.INVALID_REQUEST.value, message=request.message)
+    found, placement = _decided(found, request, objects, settings)
+    field = unchecked(found.pod)
+    if field and found.door is Door.GATES:
+        return replace(
+            found,
+            reason=EventReason.NEEDS_EXTENDER_DOOR.value,
+            message=f"{field} is not checked by the door {Door.GATES}: leave it out, or have the "
+            f"Pod placed by the door {Door.EXTENDER}",
+        )
+    if placement.node is None:
+        return replace(found, reason=placement.reason, message=placement.message)
+    fits = f"As the cluster is now it fits: {_cards_today(placement)}"
+    return replace(found, message=fits)
+
+
+def _sentences(pod: Json, objects: Objects, settings: Settings) -> Iterator[str]:
+    """What bears on a Pod's waiting beside nodes and cards."""
+    if pods.is_terminating(pod):
+        yield "It is being deleted."
+    gates = pins.gates_of(pod)
+    if foreign := sorted(set(gates) - {GATE}):
+        yield f"Others hold it by their scheduling gates, and go first: {', '.join(foreign)}."
+    if GATE not in gates:
+        return
+    if pods.waits_at_gate(pod):
+        before, waiting = _queue(pod, objects.pods)
+        yield (
+            f"It is number {before + 1} of {waiting} Pods at the gate, "
+            "by priority, then age; whoever fits goes first"
+            + (", but in strict order nobody overtakes." if settings.gates.strictOrder else ".")
+        )
+    if gang := annotations_of(pod).get(GANG, "").strip():
+        yield f"It is one of gang {gang}, which is placed together; this is about the one Pod."
+
+
+def _queue(pod: Json, everyone: Sequence[Json]) -> tuple[int, int]:
+    """How many Pods at the gate are before this one, and how many there are with it."""
+    mine = _order(pod)
+    orders = [_order(each) for each in everyone if pods.waits_at_gate(each)]
+    return sum(order < mine for order in orders), len(orders)
+
+
+def _order(pod: Json) -> pods.Order:
+    priority = at(pod, "spec", "priority")
+    return pods.queue_order(pod, priority if isinstance(priority, int) else 0)
+
+
+def _door(pod: Json) -> Door | None:
+    """The door at which an unplaced Pod waits."""
+    if GATE in pins.gates_of(pod):
+        return Door.GATES
+    ours = text(at(pod, "spec", "schedulerName")) == SCHEDULER_NAME
+    return Door.EXTENDER if ours else None
+
+
+def _left_alone(pod: Json, settings: Settings, door: Door | None) -> str:
+    """Why nobody of Cardwise's places an unplaced Pod; empty where somebody does."""
+    if door is Door.GATES:
+        return ""
+    if door is Door.EXTENDER:
+        return "" if Door.EXTENDER in doors.installed_doors(settings) else _BYPASSED
+    if text(at(pod, "spec", "schedulerName")) in TAKEN_OVER_SCHEDULERS:
+        return _BYPASSED
+    return doors.another_scheduler(pod, settings)
+
+
+# A Pod that has its node --------------------------------------------------------------------------
+
+
+def _placed(
+    found: Explanation, request: Request | InvalidRequest, objects: Objects, settings: Settings
+) -> Explanation:
+    pod, node = found.pod, pods.placed_node(found.pod)
+    bound = pods.bound_node(pod) is not None
+    sentences = [] if bound else [f"It is pinned to {node}, and kube-scheduler has yet to bind it."]
+    if pods.is_terminating(pod):
+        sentences.append("It is being deleted, and holds its cards until it is gone.")
+    try:
+        booking = pods.booking_of(pod, init_shrink=settings.scheduling.initShrink)
+    except BadAllocation as error:
+        booking = None
+        why = f"{ALLOCATED} {error}"
+        sentences.append(f"Its node takes no new Pod until its allocation can be read: {why}.")
+    else:
+        if booking is None:
+            sentences.append(
+                f"It is on {node} without an allocation: Cardwise gave it no card, and counts none."
+            )
+    found = replace(found, booking=booking, sentences=tuple(sentences))
+    if isinstance(request, InvalidRequest):
+        return replace(found, message=request.message)
+    found, placement = _decided(found, request, objects, settings)
+    return replace(found, message=_today(placement, booking))
+
+
+def _today(placement: Placement, booking: Booking | None) -> str:
+    """What would be decided now."""
+    asked = "Decided anew, on the cluster as it is now without this Pod,"
+    if placement.node is None:
+        return f"{asked} it would wait: {placement.reason}. {placement.message}"
+    decided = placement.decision.booking if placement.decision else None
+    if decided is not None and booking is not None and _same(decided, booking):
+        return f"{asked} it would get the same cards."
+    return f"{asked} it would get {_cards_today(placement)}"
+
+
+def _same(one: Booking, other: Booking) -> bool:
+    return (one.node, one.containers) == (other.node, other.containers)
+
+
+# Both ---------------------------------------------------------------------------------------------
+
+
+def _decided(
+    found: Explanation, request: Request, objects: Objects, settings: Settings
+) -> tuple[Explanation, Placement]:
+    """Decide on the cluster as it is, as if the Pod had no cards."""
+    pod, uid = found.pod, request.pod.uid
+    by_extender = text(at(pod, "spec", "schedulerName")) == SCHEDULER_NAME
+    # What of ours a Pod requests is for a kube-scheduler to count at the door of gates alone.
+    world = World(objects, settings, ignored=RESOURCES if by_extender else ())
+    node = pods.placed_node(pod)
+    needs = Needs(pod if by_extender or node is None else pins.unpinned(pod, node))
+    views = world.views(without=uid)
+    world.book.release(uid)
+    refusals = world.book.refusals(needs, list(views))
+    # A node whose agent is silent advertises nothing for that: the cards' own word says more.
+    telling = {
+        name: word
+        for name, word in refusals.items()
+        if word is not NodeReason.RESOURCE or views[name].problem is None
+    }
+    placement = answered(
+        request,
+        views,
+        telling,
+        ledger=world.ledger,
+        memo=Memo(),
+        size=world.size,
+        name_tenants=True,  # who asks may read all Pods
+        warnings=(*unknown_policies(request), *request.warnings),
+        without={uid},
+        preemption_note=request.priority > 0,
+    )
+    notes = [*found.notes, *world.notes]
+    if (field := unchecked(pod)) and found.door is not Door.GATES:
+        notes.append(f"{field} is kube-scheduler's to judge, and was not looked at")
+    if needs.claims:
+        notes.append("the Pod's volumes were not looked at: they may leave it fewer nodes")
+    return replace(found, request=request, today=placement, notes=tuple(notes)), placement
+
+
+def _cards_today(placement: Placement) -> str:
+    decision = placement.decision
+    if decision is None or decision.booking is None:
+        return ""
+    view = placement.views.get(decision.booking.node)
+    return allocated_message(decision.request, decision.booking, view)
+
+
+def _said(events: Sequence[Json], now: float) -> tuple[Said, ...]:
+    """What Cardwise said last, each reason once."""
+    newest: dict[str, tuple[float, Said]] = {}
+    for event in events:
+        reason, reporter = text(at(event, "reason")), text(at(event, "reportingComponent"))
+        if not reporter.startswith(f"{API_GROUP}/"):
+            continue
+        moment = _moment(event)
+        count = at(event, "series", "count")
+        said = Said(
+            reason=reason,
+            note=text(at(event, "message")),
+            seconds=max(0.0, now - moment),
+            count=count if isinstance(count, int) else 1,
+        )
+        if reason not in newest or newest[reason][0] < moment:
+            newest[reason] = moment, said
+    ordered = sorted(newest.values(), key=lambda each: (-each[0], each[1].reason))
+    return tuple(said for _, said in ordered[:_SAID])
+
+
+def _moment(event: Json) -> float:
+    """When it was said last."""
+    for path in (("series", "lastObservedTime"), ("eventTime",), ("lastTimestamp",)):
+        moment = unix_seconds(text(at(event, *path)))
+        if moment is not None:
+            return moment
+    return 0.0
