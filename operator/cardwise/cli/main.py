@@ -5,6 +5,7 @@ import click
 from cardwise.cli.explain import explain
 from cardwise.cli.shadow_report import shadow_report
 from cardwise.cli.simulate import simulate
+from cardwise.cli.top import top
 
 
 @click.group()
@@ -15,6 +16,7 @@ def cardwise() -> None:
 
 cardwise.add_command(simulate)
 cardwise.add_command(explain)
+cardwise.add_command(top)
 cardwise.add_command(shadow_report)
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
@@ -118,7 +119,7 @@ def print_tables(simulation: Simulation, console: Console, *, trace: bool) -> No
     _print(console, table)
     for placement in simulation.placements:
         for sentence in _sentences(placement):
-            _print(console, _text(f"\n{placement.pod}: {sentence}"))
+            _print(console, text_of(f"\n{placement.pod}: {sentence}"))
     for placement in simulation.placements if trace else ():
         _print_trace(placement, console)
 
@@ -127,20 +128,27 @@ def print_rows(headers: Sequence[str], rows: Iterable[Sequence[str]], console: C
     """Print a table of texts."""
     if not console.is_terminal:
         console.width = _PIPE_WIDTH
-    _print(console, table_of(headers, rows))
+    table = _table(*headers)
+    for row in rows:
+        table.add_row(*_texts(row))
+    _print(console, table)
 
 
 def print_line(line: str, console: Console) -> None:
     """Print a sentence, unbroken: a terminal folds it, a pipe has it in one line."""
-    _print(console, _text(line))
+    _print(console, text_of(line))
 
 
-def table_of(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table of texts."""
-    table = _table(*headers)
-    for row in rows:
-        table.add_row(*_texts(row))
-    return table
+def columns(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table of texts as lines that are never folded: of thousands of rows, too, at once."""
+    lines = [headers, *([text_of(cell).plain.replace("\n", " ") for cell in row] for row in rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
 
 
 def _sentences(placement: Placement) -> list[str]:
@@ -174,7 +182,7 @@ def _print_trace(placement: Placement, console: Console) -> None:
     for name in sorted(placement.views):
         for row in _trace_rows(_node(placement, name), name):
             table.add_row(*_texts(row))
-    _print(console, _text(f"\n{placement.pod}{chosen}"))
+    _print(console, text_of(f"\n{placement.pod}{chosen}"))
     _print(console, table)
 
 
@@ -194,10 +202,10 @@ def _table(*headers: str) -> Table:
 
 def _texts(row: Iterable[str]) -> list[Text]:
     """Cells as they are: a name may hold what rich would take for a style."""
-    return [_text(cell) for cell in row]
+    return [text_of(cell) for cell in row]
 
 
-def _text(told: str) -> Text:
+def text_of(told: str) -> Text:
     """A text of which a terminal obeys nothing: a file may hold any control character."""
     return Text(_CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", told))
 

@@ -152,6 +152,10 @@ class NodeAccount:
         """Every Pod with cards here."""
         return iter(self._bookings.values())
 
+    def pod_uses(self) -> Iterator[tuple[PodRef, Mapping[str, CardUse]]]:
+        """Every Pod with cards here, and what it uses of each, by UUID."""
+        return ((pod, self._uses[uid]) for uid, (pod, _) in self._bookings.items())
+
     # What a decision sees -------------------------------------------------------------------------
 
     def view(self, states: States, *, without: Collection[str] = ()) -> NodeView:
