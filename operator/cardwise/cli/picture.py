@@ -85,7 +85,8 @@ def headline(picture: Picture) -> str:
     total = sum_of(picture.nodes)
     nodes = "node" if total.nodes == 1 else "nodes"
     return (
-        f"{total.nodes} {nodes}, {cards_text(total.cards)} ({total.closed} closed, {total.empty} empty); "
+        f"{total.nodes} {nodes}, {cards_text(total.cards)}"
+        f" ({total.closed} closed, {total.empty} empty); "
         f"{total.used.memory_mib}/{total.memory_mib} MiB, {total.used.cores}/{total.cores} % cores "
         f"and {total.used.slots}/{total.slots} slots used by {total.tenants} tenants; "
         f"{total.free_mib} MiB free, {total.largest_free_mib} MiB on one card"
