@@ -76,7 +76,7 @@ def sentence(error: ApiError) -> str:
     if error.status == 401:
         return f"the API server does not accept these credentials: {error}"
     if error.status == 403:
-        return f"no permission: {error} (docs/operations.md lists the rights that are needed)"
+        return f"no permission: {error} (docs/command-line.md lists the rights that are needed)"
     return str(error)
 
 

@@ -83,12 +83,13 @@ def print_picture(picture: Picture, wish: Wish, console: Console) -> None:
 def headline(picture: Picture) -> str:
     """What all nodes that are shown come to."""
     total = sum_of(picture.nodes)
+    tenants = "tenant" if total.tenants == 1 else "tenants"
     nodes = "node" if total.nodes == 1 else "nodes"
     return (
         f"{total.nodes} {nodes}, {cards_text(total.cards)}"
         f" ({total.closed} closed, {total.empty} empty); "
         f"{total.used.memory_mib}/{total.memory_mib} MiB, {total.used.cores}/{total.cores} % cores "
-        f"and {total.used.slots}/{total.slots} slots used by {total.tenants} tenants; "
+        f"and {total.used.slots}/{total.slots} slots used by {total.tenants} {tenants}; "
         f"{total.free_mib} MiB free, {total.largest_free_mib} MiB on one card"
     )
 
