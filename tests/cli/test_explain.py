@@ -38,6 +38,16 @@ def full(name="n1"):
     return (*card_node(name, 1), tenant(f"t-{name}", uuid, on=name))
 
 
+ALLOCATING = {names.BIND_PHASE: names.BIND_PHASE_ALLOCATING}
+
+
+def of_hami():
+    """A GPUNode of a node whose cards HAMi's device plugin hands out."""
+    gpunode = build.gpunode("n1", 2, prefix="GPU-")
+    gpunode["metadata"]["labels"] = {names.SOURCE: names.SOURCE_HAMI}
+    return gpunode
+
+
 # A Pod that waits ---------------------------------------------------------------------------------
 
 REFUSALS = [
@@ -89,6 +99,17 @@ REFUSALS = [
         [card_node()],
         EventReason.NEEDS_EXTENDER_DOOR,
         id="at the gate: what only kube-scheduler judges",
+    ),
+    pytest.param(
+        gated(), [(node("n1", gpus=0), card_node(reported_at="2026-11-29T11:00:00Z")[1])],
+        Reason.NODE_NOT_REPORTED,
+        id="at the gate: it advertises nothing, because its agent fell silent",
+    ),
+    pytest.param(
+        waiting(),
+        [node("n1"), of_hami(), tenant("t", "GPU-a", phase="Pending", annotations=ALLOCATING)],
+        Reason.NODE_HANDING_OVER,
+        id="HAMi hands the node's cards to another Pod",
     ),
     pytest.param(
         waiting(gpumem="16Gi"), [card_node()], Reason.INVALID_REQUEST, id="a value can't be read"
@@ -167,6 +188,27 @@ async def test_gates_of_others_are_named() -> None:
 
     assert "by their scheduling gates, and go first: kueue.x-k8s.io/admission." in text
     assert "at the gate," not in text
+
+
+NOTES = [
+    pytest.param(
+        {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
+        "spec.topologySpreadConstraints is kube-scheduler's to judge",
+        id="a spread constraint",
+    ),
+    pytest.param(
+        {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+        "the Pod's volumes were not looked at",
+        id="a claim",
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "told"), NOTES)
+async def test_what_only_kube_scheduler_judges_is_noted(spec, told) -> None:
+    text = printed(await explained(waiting(spec=spec), card_node()))
+
+    assert f"note: {told}" in text
 
 
 # A Pod that is placed -----------------------------------------------------------------------------

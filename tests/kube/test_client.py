@@ -348,9 +348,8 @@ async def test_credentials_are_handed_on(server: ApiServer, client: Client) -> N
 async def test_a_kubeconfig_in_the_environment_is_found(
     server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # kubernetes_asyncio reads the variable when it is imported, so the path is given here.
     monkeypatch.setenv("KUBECONFIG", server.kubeconfig(tmp_path))
-    client = await connect(str(tmp_path / "kubeconfig"))
+    client = await connect()
 
     assert await client.request("GET", "/version") == {}
     await client.close()

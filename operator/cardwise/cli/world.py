@@ -32,6 +32,7 @@ class Objects:
     gpunodes: Sequence[Json] = ()
     nodes: Sequence[Json] = ()
     pods: Sequence[Json] = ()
+    """Unfinished ones."""
     quotas: Sequence[Json] = ()
 
 
@@ -98,7 +99,7 @@ class World:
 
     def _take_pod(self, pod: Json) -> None:
         node = pods.placed_node(pod)
-        if node is None or pods.is_finished(pod):
+        if node is None:
             return
         ref = pods.pod_ref(pod)
         self.book.take(ref.uid, node, Needs(pod))

@@ -222,11 +222,12 @@ async def connect(kubeconfig: str | None = None, context: str | None = None) -> 
     """
     configuration = kubernetes_asyncio.client.Configuration()
     try:
-        if _is_in_cluster(kubeconfig, context):
+        files = _files(kubeconfig, context)
+        if files is None:
             kubernetes_asyncio.config.load_incluster_config(client_configuration=configuration)
         else:
             await kubernetes_asyncio.config.load_kube_config(
-                config_file=kubeconfig, context=context, client_configuration=configuration
+                config_file=files, context=context, client_configuration=configuration
             )
     except (kubernetes_asyncio.config.ConfigException, OSError, *_ODD_FILES) as error:
         raise ApiError(None, f"no cluster to talk to: {_cut(error)}") from error
@@ -245,9 +246,10 @@ def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> s
         ApiError: no configuration can be read.
     """
     try:
-        if _is_in_cluster(kubeconfig, context):
+        files = _files(kubeconfig, context)
+        if files is None:
             return _NAMESPACE.read_text().strip() or _DEFAULT_NAMESPACE
-        known, current = kubernetes_asyncio.config.list_kube_config_contexts(kubeconfig)
+        known, current = kubernetes_asyncio.config.list_kube_config_contexts(files)
         if context is not None:
             current = next((each for each in known if each["name"] == context), None)
         named = ((current or {}).get("context") or {}).get("namespace")
@@ -266,20 +268,24 @@ def _proxy(host: str, configured: str | None) -> str | None:
     return getproxies().get(address.scheme)
 
 
-def _is_in_cluster(kubeconfig: str | None, context: str | None) -> bool:
-    """Whether the Pod's ServiceAccount is to be used; if not, some kubeconfig must be there.
+def _files(kubeconfig: str | None, context: str | None) -> str | None:
+    """The kubeconfigs to read, as the library takes them; None: the Pod's ServiceAccount is meant.
+
+    The library looks at ``$KUBECONFIG`` only when it is imported, and takes a file that is not
+    there for an empty one.
 
     Raises:
-        FileNotFoundError: it is not. The library would take it for an empty one.
+        FileNotFoundError: none of them is there.
     """
     chosen = kubeconfig is not None or context is not None or "KUBECONFIG" in os.environ
     if _SERVICE_ACCOUNT.exists() and not chosen:
-        return True
-    files = [kubeconfig] if kubeconfig else os.environ.get("KUBECONFIG", "").split(os.pathsep)
-    files = [file for file in files if file] or ["~/.kube/config"]
-    if not any(Path(file).expanduser().exists() for file in files):
-        raise FileNotFoundError(f"there is no kubeconfig {', '.join(files)}")
-    return False
+        return None
+    named = [kubeconfig] if kubeconfig else os.environ.get("KUBECONFIG", "").split(os.pathsep)
+    named = [name for name in named if name] or ["~/.kube/config"]
+    files = [path for name in named if (path := Path(name).expanduser()).exists()]
+    if not files:
+        raise FileNotFoundError(f"there is no kubeconfig {', '.join(named)}")
+    return os.pathsep.join(map(str, files))
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
