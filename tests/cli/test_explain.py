@@ -91,6 +91,11 @@ REFUSALS = [
         id="the one node is tainted",
     ),
     pytest.param(
+        waiting(), [(node("n1", pods="1"), card_node()[1]), build.pod("x", gpus=None, node="n1")],
+        NodeReason.PODS,
+        id="the one node has as many Pods as it takes",
+    ),
+    pytest.param(
         gated(), [(node("n1", gpus=0), card_node()[1])], NodeReason.RESOURCE,
         id="at the gate: the node advertises nothing",
     ),
@@ -250,10 +255,11 @@ async def test_a_placed_pod_is_told_that_today_it_would_get_others() -> None:
     assert told["today"]["annotation"] == "GPU-b,NVIDIA,1000,0:;"
 
 
-async def test_its_own_use_of_the_quota_is_left_out() -> None:
+async def test_its_own_use_of_quota_and_node_is_left_out() -> None:
     pod = tenant("p", "GPU-a")
+    narrow = (node("n1", pods="1"), card_node()[1])
 
-    found = await explained(pod, card_node(), build.quota(gpumem=1000))
+    found = await explained(pod, narrow, build.quota(gpumem=1000))
 
     assert found.today is not None
     assert found.today.node == "n1"

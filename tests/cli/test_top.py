@@ -136,7 +136,7 @@ async def test_counted_from_the_pods_it_needs_nobodys_word() -> None:
 
 async def test_by_namespace_it_counts_pods_cards_and_who_waits() -> None:
     pods = [
-        tenant("a", "GPU-a", "GPU-b"),
+        tenant("a", "GPU-a", "GPU-b", "GPU-c"),
         tenant("b", "GPU-a"),
         tenant("c", "GPU-a", namespace="other", mib=5000),
         build.pod("w", namespace="other", gpumem=1000),
@@ -144,12 +144,12 @@ async def test_by_namespace_it_counts_pods_cards_and_who_waits() -> None:
         build.pod("ended", gpumem=1, phase="Failed"),
     ]
 
-    lines = await shown(card_node("n1", 2), *pods, namespaces=True)
-    of_node = await shown(card_node("n1", 2), *pods, namespaces=True, nodes=("n1",))
+    lines = await shown(card_node("n1", 3), *pods, namespaces=True)
+    of_node = await shown(card_node("n1", 3), *pods, namespaces=True, nodes=("n1",))
 
     assert lines[1:] == [
         "NAMESPACE PODS WAITING CARDS MIB CORES SLOTS",
-        "default 2 0 2 3000 0 3",
+        "default 2 0 3 4000 0 4",
         "other 1 1 1 5000 0 1",
     ]
     assert of_node[-1] == "other 1 0 1 5000 0 1"
