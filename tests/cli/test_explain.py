@@ -133,15 +133,21 @@ async def test_a_waiting_pod_is_told_the_word_that_refuses_it(pod, objects, word
 
 async def test_the_account_groups_the_nodes_and_names_who_holds_the_card() -> None:
     tainted = (node("n3", taints=[TAINT]), card_node("n3", 1)[1])
+    bare = [node(f"bare-{number}", gpus=None) for number in range(7)]
     lines = [
         " ".join(line.split())
         for line in printed(
-            await explained(waiting(), full("n1"), full("n2"), tainted)
+            await explained(waiting(), full("n1"), full("n2"), tainted, *bare)
         ).splitlines()
     ]
 
-    assert "2 ExclusiveDeviceAllocateConflict n1, n2" in lines
-    assert "1 TaintNotTolerated n3" in lines
+    at = lines.index("NODES WORD NAMES")
+    assert lines[at + 1 : at + 4] == [
+        "2 ExclusiveDeviceAllocateConflict n1, n2",
+        "1 TaintNotTolerated n3",
+        "7 NodeHasNoCards bare-0, bare-1, bare-2, bare-3, bare-4, … 2 more",
+    ]
+    assert not any(line.startswith("bare-") for line in lines), "they have no cards to tell of"
     assert "What helps: the card's tenants leave." in lines
     card = "GPU 0 (GPU-a) 1.651042 ExclusiveDeviceAllocateConflict"
     assert f"{card} 14360 MiB, 100 % cores, 9 slots default/t-n1" in lines

@@ -12,7 +12,7 @@ from cardwise.cli.helps import HELPS
 from cardwise.cli.placements import NODES_TOLD, Placement, shortened
 from cardwise.cli.rendering import containers_json, nodes_json, print_line, print_rows
 from cardwise.model import CardState, NodeView
-from cardwise.names import BIND_PHASE, BIND_TIME
+from cardwise.names import BIND_PHASE, BIND_TIME, Reason
 from cardwise.wire import pods
 from cardwise.wire.account import allocated_message, ask_text, score_text
 from cardwise.wire.allocation import encode
@@ -167,7 +167,7 @@ def _print_nodes(found: Explanation, today: Placement, console: Console) -> None
     rows = [
         (str(len(names)), word, _some(names))
         for word, names in sorted(
-            by_word.items(), key=lambda item: (item[0] != today.reason, -len(item[1]), item[0])
+            by_word.items(), key=lambda item: (_row(today, item[0]), -len(item[1]), item[0])
         )
     ]
     if rows:
@@ -177,6 +177,13 @@ def _print_nodes(found: Explanation, today: Placement, console: Console) -> None
 
 def _word(today: Placement, name: str) -> str:
     return today.word(name) or _FITS
+
+
+def _row(today: Placement, word: str) -> int:
+    """In which order words are told: nodes without cards, however many, are no news."""
+    if word == Reason.NODE_HAS_NO_CARDS:
+        return 2
+    return 0 if word in (today.reason, _FITS) else 1
 
 
 def _some(names: list[str]) -> str:
@@ -193,8 +200,9 @@ def _print_cards(found: Explanation, today: Placement, console: Console, *, trac
         placed = dict.fromkeys(name for name in (node, today.node) if name is not None)
         names = [name for name in placed if name in today.views]
     else:
-        names = sorted(today.views, key=lambda name: (_word(today, name) != today.reason, name))
-        names = names[:_NODES_IN_FULL]
+        known = [name for name, view in today.views.items() if view.state.cards]
+        known.sort(key=lambda name: (_row(today, _word(today, name)), name))
+        names = known[:_NODES_IN_FULL]
     rows = [row for name in names for row in _card_rows(today, name)]
     if rows:
         console.print()
