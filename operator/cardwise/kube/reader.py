@@ -4,10 +4,10 @@ import time
 from collections.abc import AsyncIterator
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import quote
 
 from cardwise.kube.client import Client, or_none
 from cardwise.kube.cluster import KubeCluster
+from cardwise.kube.paths import pod_path, segment
 from cardwise.model import PodRef
 from cardwise.names import SYSTEM_NAMESPACE
 from cardwise.wire.fields import at, items, mapping, text
@@ -28,10 +28,7 @@ class KubeReader:
 
     async def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """One Pod as it is now, or None."""
-        if "." in (namespace, name) or ".." in (namespace, name):
-            return None  # a step of a path, and no name of any object
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
-        return await or_none(self._client.request("GET", path))
+        return await or_none(self._client.request("GET", pod_path(namespace, name)))
 
     def pods(self) -> AsyncIterator[list[dict[str, Any]]]:
         """Every Pod that is not Succeeded or Failed, in chunks."""
@@ -51,12 +48,12 @@ class KubeReader:
 
     def quotas(self, namespace: str) -> AsyncIterator[list[dict[str, Any]]]:
         """Every ResourceQuota of a namespace, in chunks."""
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/resourcequotas"
+        path = f"/api/v1/namespaces/{segment(namespace)}/resourcequotas"
         return self._client.pages(path, limit=_PAGE)
 
     async def events(self, pod: PodRef) -> list[dict[str, Any]]:
         """What was said of a Pod (core/v1), in no order."""
-        path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/events"
+        path = f"/api/v1/namespaces/{segment(pod.namespace)}/events"
         query = {"fieldSelector": f"involvedObject.uid={pod.uid}"}
         return [event async for page in self._client.pages(path, query=query) for event in page]
 
@@ -71,7 +68,7 @@ class KubeReader:
         name = next((name for name in names if name.startswith(_SETTINGS)), "")
         if not name:
             return None
-        path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{quote(name, safe='')}"
+        path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{segment(name)}"
         found = await or_none(self._client.request("GET", path))
         return text(mapping(at(found, "data")).get(_SETTINGS_FILE)) or None
 

@@ -152,7 +152,7 @@ class NodeAccount:
         """Every Pod with cards here."""
         return iter(self._bookings.values())
 
-    def pod_uses(self) -> Iterator[tuple[PodRef, Mapping[str, CardUse]]]:
+    def pod_uses(self) -> Iterator[tuple[PodRef, dict[str, CardUse]]]:
         """Every Pod with cards here, and what it uses of each, by UUID."""
         return ((pod, self._uses[uid]) for uid, (pod, _) in self._bookings.items())
 
