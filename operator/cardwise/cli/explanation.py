@@ -13,13 +13,13 @@ from cardwise import doors
 from cardwise.admission import unknown_policies
 from cardwise.cli.answering import answered
 from cardwise.cli.placements import Placement
-from cardwise.cli.world import Objects, World, unix_seconds
+from cardwise.cli.said import Said, said_of
+from cardwise.cli.world import Objects, World
 from cardwise.engine.decide import Memo
 from cardwise.errors import BadAllocation
 from cardwise.model import Booking, InvalidRequest, Request
 from cardwise.names import (
     ALLOCATED,
-    API_GROUP,
     GANG,
     GATE,
     RESOURCES,
@@ -37,8 +37,6 @@ from cardwise.wire.account import allocated_message
 from cardwise.wire.fields import annotations_of, at, text
 
 Json = dict[str, Any]
-_SAID = 3
-"""Different events that are told, the newest first."""
 _BYPASSED = (
     "It did not pass Cardwise's admission, so it gets no cards: the webhook was away when it was "
     "created, or its namespace is exempt. Create it anew."
@@ -55,17 +53,6 @@ class State(StrEnum):
     NO_CARDS = "asks for no card"
     LEFT_ALONE = "left alone"
     """It asks for cards, and another scheduler, or nobody, is to place it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """One event that Cardwise posted on the Pod."""
-
-    reason: str
-    note: str
-    seconds: float
-    """How long ago it was said last."""
-    count: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +99,7 @@ def explained(
     others = [each for each in objects.pods if pods.pod_ref(each).uid != uid]
     objects = replace(objects, pods=(*others, pod))
     found = Explanation(
-        pod=pod, state=State.WAITING, said=_said(events, objects.now), notes=tuple(notes)
+        pod=pod, state=State.WAITING, said=said_of(events, objects.now), notes=tuple(notes)
     )
     request = pods.request_of(pod, settings)
     if request is None:
@@ -293,33 +280,3 @@ def _cards_today(placement: Placement) -> str:
         return ""
     view = placement.views.get(decision.booking.node)
     return allocated_message(decision.request, decision.booking, view)
-
-
-def _said(events: Sequence[Json], now: float) -> tuple[Said, ...]:
-    """What Cardwise said last, each reason once."""
-    newest: dict[str, tuple[float, Said]] = {}
-    for event in events:
-        reason, reporter = text(at(event, "reason")), text(at(event, "reportingComponent"))
-        if not reporter.startswith(f"{API_GROUP}/"):
-            continue
-        moment = _moment(event)
-        count = at(event, "series", "count")
-        said = Said(
-            reason=reason,
-            note=text(at(event, "message")),
-            seconds=max(0.0, now - moment),
-            count=count if isinstance(count, int) else 1,
-        )
-        if reason not in newest or newest[reason][0] < moment:
-            newest[reason] = moment, said
-    ordered = sorted(newest.values(), key=lambda each: (-each[0], each[1].reason))
-    return tuple(said for _, said in ordered[:_SAID])
-
-
-def _moment(event: Json) -> float:
-    """When it was said last."""
-    for path in (("series", "lastObservedTime"), ("eventTime",), ("lastTimestamp",)):
-        moment = unix_seconds(text(at(event, *path)))
-        if moment is not None:
-            return moment
-    return 0.0

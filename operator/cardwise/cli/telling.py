@@ -7,10 +7,11 @@ from typing import Any
 
 from rich.console import Console
 
-from cardwise.cli.explanation import Explanation, Said, State
+from cardwise.cli.explanation import Explanation, State
 from cardwise.cli.helps import HELPS
 from cardwise.cli.placements import NODES_TOLD, Placement, shortened
 from cardwise.cli.rendering import containers_json, nodes_json, print_line, print_rows
+from cardwise.cli.said import Said
 from cardwise.model import CardState, NodeView
 from cardwise.names import BIND_PHASE, BIND_TIME, Reason
 from cardwise.wire import pods
