@@ -12,10 +12,23 @@ class BadInput(click.ClickException):
     exit_code = 2
 
 
+def without_equals(value: str) -> str:
+    """The value of a short option: kubectl's users write ``-o=json`` for ``-o json``, too."""
+    return value.removeprefix("=")
+
+
+class _Form(click.Choice[str]):
+    """How a command prints, as kubectl reads it."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Take one of the forms."""
+        return super().convert(without_equals(value), param, ctx)
+
+
 output = click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "json"]),
+    type=_Form(["table", "json"]),
     default="table",
     show_default=True,
     help="A table for people, or JSON for programs.",

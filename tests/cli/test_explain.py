@@ -7,7 +7,7 @@ from hypothesis import settings as running
 
 import build
 from cardwise import names
-from cardwise.cli.explain import explain_pod
+from cardwise.cli.explain import explain, explain_pod
 from cardwise.cli.explanation import State
 from cardwise.cli.helps import HELPS
 from cardwise.cli.main import cardwise
@@ -438,6 +438,13 @@ def test_the_command_says_in_one_sentence_that_there_is_no_kubeconfig(tmp_path) 
     assert result.stderr == (
         f"Error: no cluster to talk to: there is no kubeconfig {tmp_path / 'none'}\n"
     )
+
+
+@pytest.mark.parametrize("written", [["-n", "ns"], ["-n=ns"], ["--namespace=ns"]])
+def test_options_may_be_written_as_for_kubectl(written) -> None:
+    context = explain.make_context("explain", ["p", *written, "-o=json"])
+
+    assert (context.params["namespace"], context.params["output"]) == ("ns", "json")
 
 
 def test_every_word_has_a_line_of_what_helps() -> None:

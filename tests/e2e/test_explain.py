@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import build
-from cardwise.names import Reason
+from cardwise.names import EventReason, Reason
 from controlplane.launcher import free_port
 from installation import PROGRAMS
 from stage import Json, Stage, uuids
@@ -108,6 +108,7 @@ def test_top_shows_what_the_controller_booked(cards: Stage) -> None:
 
 
 def test_kubectl_finds_both_commands(cards: Stage) -> None:
+    cards.event("tenant", EventReason.CARDS_ALLOCATED)
     path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "KUBECONFIG": str(cards.cp.admin_kubeconfig)}
 
@@ -140,6 +141,7 @@ def viewer(cards: Stage) -> Path:
 
 
 def test_the_viewers_rights_are_enough(cards: Stage, viewer: Path) -> None:
+    cards.event("tenant", EventReason.CARDS_ALLOCATED)
     account = explained(cards, "tenant", kubeconfig=viewer)
     overview = told(cards, "top", kubeconfig=viewer)
 
@@ -150,7 +152,8 @@ def test_the_viewers_rights_are_enough(cards: Stage, viewer: Path) -> None:
 
 
 def test_what_can_not_be_answered_is_told_in_one_sentence(cards: Stage, tmp_path: Path) -> None:
-    nobody = cards.cp.service_account_kubeconfig("default", cards.namespace)
+    cards.cp.kubectl("create", "serviceaccount", "nobody", f"-n={cards.namespace}")
+    nobody = cards.cp.service_account_kubeconfig("nobody", cards.namespace)
     away = tmp_path / "away"
     cluster = f"https://127.0.0.1:{free_port()}"
     away.write_text(nobody.read_text().replace(cards.cp.server, cluster))

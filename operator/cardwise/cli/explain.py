@@ -32,7 +32,13 @@ _POD_PREFIXES = ("pod/", "pods/", "po/")
 
 @click.command(short_help="Why a Pod of the cluster has its cards, or waits.")
 @click.argument("pod", metavar="POD")
-@click.option("-n", "--namespace", metavar="NS", help="Else the context's.")
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NS",
+    help="Else the context's.",
+    callback=lambda _context, _option, value: value and options.without_equals(value),
+)
 @options.output
 @click.option("--trace", is_flag=True, help="Tell of every node and card, however many.")
 @click.option(
