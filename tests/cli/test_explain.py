@@ -4,6 +4,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import settings as running
+from msgspec.structs import replace
 
 import build
 from cardwise import names
@@ -16,7 +17,7 @@ from cardwise.errors import ApiError
 from cardwise.names import Door, EventReason, NodeReason, Reason
 from cardwise.settings import Scheduling, Settings
 from clusters import clusters
-from controllers import World
+from controllers import World, at_work
 from explained import NOW, card_node, document, event, explained, node, printed, reader, tenant
 from fakes.cluster import refused, unanswered
 
@@ -488,3 +489,29 @@ async def test_the_verdict_is_the_controllers(cluster) -> None:
         assert found.state is State.NO_CARDS
     else:
         assert (entry.reason, entry.booking) == (found.reason, booking)
+
+
+@pytest.mark.timeout(120)
+@running(deadline=None, max_examples=40)
+@given(cluster=clusters())
+async def test_the_verdict_is_the_controllers_at_the_gate(cluster) -> None:
+    """As above, by the other door; and where the Pod waits, the very message of its event."""
+    told = {each["metadata"]["name"] for each in cluster.nodes}
+    nodes = [*cluster.nodes, *(node(name) for name in cluster.node_names if name not in told)]
+    pod = cluster.pods[0]
+    pod["spec"] |= {"schedulerName": "default-scheduler", "schedulingGates": [{"name": names.GATE}]}
+    objects = [*cluster.gpunodes, *nodes, *cluster.tenants, *cluster.quotas]
+    scheduling = replace(cluster.settings.scheduling, door=Door.GATES)
+    chosen = replace(cluster.settings, scheduling=scheduling)
+
+    found = await explained(pod, *objects, settings=chosen)
+    async with at_work(*objects, pod, settings=chosen) as world:
+        entry, said = world.entry(pod), await world.events()
+
+    booking = found.today.decision.booking if found.today and found.today.decision else None
+    if entry is None:
+        assert found.state is State.NO_CARDS
+    else:
+        assert (entry.reason, entry.booking) == (found.reason, booking)
+    if found.reason is not None:
+        assert (found.reason, found.message) in said
