@@ -57,6 +57,11 @@ def answered(  # noqa: PLR0913 - each is one thing that the answer depends on
         for name, word in refusals.items()
         if views[name].problem is not Reason.NODE_HAS_NO_CARDS
     }
+    quota = QuotaAccount(
+        namespace=namespace,
+        bound=ledger.bound(namespace),
+        used=ledger.quota_use(namespace, without=without),
+    )
     return Placement(
         pod=request.pod,
         decision=decision,
@@ -68,11 +73,7 @@ def answered(  # noqa: PLR0913 - each is one thing that the answer depends on
             views,
             what="nodes",
             name_tenants=name_tenants,
-            quota=QuotaAccount(
-                namespace=namespace,
-                bound=ledger.bound(namespace),
-                used=ledger.quota_use(namespace, without=without),
-            ),
+            quota=quota if decision.reason is Reason.QUOTA else None,
             cluster=size,
             hopeless=hopeless(request.signature, ledger.views(ledger.gpunode_names())),
             others=telling,
