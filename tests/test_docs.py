@@ -68,6 +68,15 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
+def test_each_decision_has_a_number_of_its_own_which_its_title_tells() -> None:
+    records = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+
+    titles = [record.read_text().partition(".")[0] for record in records]
+
+    assert [int(record.name[:4]) for record in records] == list(range(1, len(records) + 1))
+    assert titles == [f"# {number}" for number in range(1, len(records) + 1)]
+
+
 def test_every_page_that_the_sources_cite_exists() -> None:
     cited = {
         (str(path.relative_to(ROOT)), name)
