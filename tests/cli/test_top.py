@@ -45,6 +45,7 @@ CARDS = [
     pytest.param({"mode": "mig"}, (), 0, "in MIG mode", id="in MIG mode"),
     pytest.param({}, (1, 1000, 0), 14360, "ok", id="one tenant"),
     pytest.param({}, (10, 1000, 0), 0, "ok", id="no slot left"),
+    pytest.param({}, (2, 1000, 100), 0, "ok", id="no cores left"),
     pytest.param({}, (2, 16000, 0), 0, "over-booked", id="more given out than there is"),
     pytest.param({}, (), 15360, "ok", id="empty"),
 ]
@@ -159,6 +160,15 @@ async def test_one_node_alone_is_shown_by_its_cards() -> None:
     lines = await shown(card_node("n1", 2), card_node("n2", 3), nodes=("n2",))
 
     assert [line.split()[:2] for line in lines[2:]] == [["n2", "0"], ["n2", "1"], ["n2", "2"]]
+
+
+async def test_a_node_that_is_named_twice_counts_once() -> None:
+    objects = [card_node("n1", 2), tenant("a", "GPU-a")]
+
+    document = await told(*objects, nodes=("n1", "n1"), namespaces=True)
+
+    assert document["totals"]["cards"] == 2
+    assert [space["pods"] for space in document["namespaces"]] == [1]
 
 
 async def test_a_node_that_is_not_there_is_an_error() -> None:

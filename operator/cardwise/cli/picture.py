@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from cardwise.cli.rendering import columns, print_line, text_of
-from cardwise.cli.room import CardRoom, NamespaceRoom, NodeRoom, sum_of
+from cardwise.cli.room import OK, CardRoom, NamespaceRoom, NodeRoom, sum_of
 from cardwise.model import CardUse
 from cardwise.wire.phrases import cards_text
 
@@ -39,7 +39,7 @@ class Wish:
     cards: bool | None = None
     """One line a card, or one a node; None: as many nodes as there are."""
     nodes: tuple[str, ...] = ()
-    """Only these; empty: all."""
+    """Only these; empty: all. One that is named twice is shown once."""
     namespaces: bool = False
     counted: bool = False
     """Count what is used from the Pods, rather than take it as the controller wrote it."""
@@ -149,7 +149,7 @@ def _card(card: CardRoom, *, wide: bool) -> Sequence[str]:
 
 def _state(node: NodeRoom, card: CardRoom) -> str:
     """The card's own state; where that is fine, the node's."""
-    return node.state if card.state == "ok" else card.state
+    return node.state if card.state == OK else card.state
 
 
 def _tenants(card: CardRoom, *, wide: bool) -> str:

@@ -13,7 +13,7 @@ from cardwise.wire import gpunodes, pods
 from cardwise.wire.fields import at, items, text
 
 Json = dict[str, Any]
-_OK = "ok"
+OK = "ok"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class CardRoom:
     free_mib: int = 0
     """The most memory that a new Pod could have here; 0 where the card takes none."""
     tenants: tuple[str, ...] = ()
-    state: str = _OK
+    state: str = OK
     """For people: ``ok``, or why the card itself takes no new Pod."""
     is_open: bool = False
     """Whether it takes new Pods while there is room: neither it nor its node is closed."""
@@ -49,7 +49,7 @@ class NodeRoom:
 
     name: str
     cards: tuple[CardRoom, ...] = ()
-    state: str = _OK
+    state: str = OK
     """For people: ``ok``, or the word for why it takes no new Pod."""
 
     @property
@@ -190,7 +190,7 @@ def _node(world: World, account: NodeAccount, written: Json | None) -> NodeRoom:
     gone = sorted({*uses, *tenants}.difference(card.uuid for card in reported))
     return NodeRoom(
         name=account.name,
-        state=view.problem.value if view.problem is not None else _OK,
+        state=view.problem.value if view.problem is not None else OK,
         cards=(
             *(
                 _card(
@@ -222,8 +222,9 @@ def _card(
     node: str, card: Card, state: CardState, use: CardUse, tenants: tuple[str, ...], *, closed: bool
 ) -> CardRoom:
     told = _state(card, state, use)
-    is_open = told == _OK and not closed
-    has_room = is_open and card.slots > use.slots
+    is_open = told == OK and not closed
+    # Whatever a Pod asks: one that names no cores is refused, too, where all are given out.
+    has_room = is_open and card.slots > use.slots and card.cores > use.cores
     return CardRoom(
         node=node,
         uuid=card.uuid,
@@ -251,7 +252,7 @@ def _state(card: Card, state: CardState, use: CardUse) -> str:
     if card.mode == MODE_MIG:
         return "in MIG mode"
     over = use.slots > card.slots or use.memory_mib > card.memory_mib or use.cores > card.cores
-    return "over-booked" if over else _OK
+    return "over-booked" if over else OK
 
 
 def _uses(document: Json) -> dict[str, CardUse]:

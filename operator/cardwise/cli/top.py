@@ -73,7 +73,8 @@ def top(  # noqa: PLR0913 - one an option
 
     What is used is what the controller wrote into the GPUNodes, some seconds old where much
     happens; --pods and --namespaces count it from the Pods themselves. FREE is what one new Pod
-    could have: nothing on a card that is closed, full of tenants, or whose node takes no Pod.
+    could have: nothing on a card that is closed, has no slot or no cores left, or whose node takes
+    no Pod.
 
     Where standard output is no terminal, --watch prints once.
     """
@@ -114,15 +115,15 @@ async def look(reader: ClusterReader, wish: Wish) -> Picture:
             notes.append(
                 f"cordons by hami.io/device-cordon on Nodes are not shown: {sentence(error)}"
             )
-    now = reader.now()
+    now, only = reader.now(), tuple(dict.fromkeys(wish.nodes))
     world = World(Objects(now=now, gpunodes=documents, nodes=nodes, pods=pods), Settings())
-    found = nodes_of(world, documents, counted=counted, only=wish.nodes)
-    if missing := sorted(set(wish.nodes).difference(node.name for node in found)):
+    found = nodes_of(world, documents, counted=counted, only=only)
+    if missing := sorted(set(only).difference(node.name for node in found)):
         raise ApiError(404, f"there is no node with cards named {', '.join(missing)}")
     return Picture(
         now=now,
         nodes=found,
-        namespaces=namespaces_of(world, pods, only=wish.nodes) if wish.namespaces else None,
+        namespaces=namespaces_of(world, pods, only=only) if wish.namespaces else None,
         notes=(*notes, *world.notes),
     )
 
