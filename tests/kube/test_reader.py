@@ -94,7 +94,7 @@ async def test_where_no_settings_are_to_be_had_there_are_none(
     assert await reader.settings() is None
 
 
-@pytest.mark.parametrize("name", [".", ".."])
+@pytest.mark.parametrize("name", ["", ".", ".."])
 async def test_a_step_of_a_path_is_no_pod(server: ApiServer, reader: KubeReader, name: str) -> None:
     with pytest.raises(ApiError, match="nothing is named"):
         await reader.pod("default", name)

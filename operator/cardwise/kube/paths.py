@@ -19,9 +19,10 @@ def segment(name: str) -> str:
     """A name as one step of a path.
 
     Raises:
-        ApiError: it is no name of any object, but a step on the spot or back.
+        ApiError: it is no name of any object, but a step on the spot or back, or none at all,
+            which would lead to the list of them.
     """
-    if name in (".", ".."):
+    if name in ("", ".", ".."):
         raise ApiError(404, f'nothing is named "{name}"')
     return quote(name, safe="")
 
