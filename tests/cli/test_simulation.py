@@ -282,10 +282,13 @@ def test_a_daemon_set_has_a_pod_on_each_node_that_selector_and_taints_allow() ->
     assert got["default/d-n2"]["message"].startswith("0/1 nodes can take")
 
 
-def test_a_daemon_set_that_no_node_wants_is_noted() -> None:
-    found = simulated(build.node_object("n1"), node(), daemon_set(nodeSelector={"gpu": "on"}))
+# Red: a Pod of the same name counts as one of the DaemonSet's.
+@pytest.mark.parametrize("others", [(), (small("d"),)], ids=["alone", "beside a namesake Pod"])
+def test_a_daemon_set_that_no_node_wants_is_noted(others) -> None:
+    nodes = build.node_object("n1"), node()
+    found = simulated(*nodes, daemon_set(nodeSelector={"gpu": "on"}), *others)
 
-    assert found.placements == ()
+    assert len(found.placements) == len(others)
     [note] = found.notes
     assert note.partition(": ")[2] == (
         "DaemonSet default/d: it stands for no Pod: its nodeSelector, affinity or"

@@ -197,10 +197,11 @@ class _Cluster:
     def made(self, waiting: list[Document]) -> list[Document]:
         """Those that there are: a DaemonSet has no Pod where selector or taints keep it away."""
         there = [document for document in waiting if self._is_made(document)]
-        without = {_daemon_set(document): document for document in waiting if document.only_node}
-        for name in without.keys() - {_daemon_set(document) for document in there}:
-            where = without[name].where
-            self.notes.append(f"{where}: DaemonSet {name}: it stands for no Pod: {_NO_NODE}")
+        made = {_daemon_set(document) for document in there if document.only_node}
+        for name, document in {_daemon_set(it): it for it in waiting if it.only_node}.items():
+            if name not in made:
+                where = f"{document.where}: DaemonSet {name}"
+                self.notes.append(f"{where}: it stands for no Pod: {_NO_NODE}")
         return there
 
     def _is_made(self, document: Document) -> bool:
