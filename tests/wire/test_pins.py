@@ -10,12 +10,14 @@ from fakes.cluster import merged
 ZONE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
 DISK = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
 OTHER = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1", "n2"]}]}
+SAME = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
 
 TERMS = [
     pytest.param(None, id="none at all"),
     pytest.param([ZONE], id="one term"),
     pytest.param([ZONE, DISK], id="alternatives"),
     pytest.param([{**ZONE, **OTHER}], id="a term that names nodes itself"),
+    pytest.param([SAME], id="a term that names this node, as of a DaemonSet's Pod"),
 ]
 
 

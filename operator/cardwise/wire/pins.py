@@ -82,7 +82,9 @@ def unpinned(pod: Mapping[str, Any], node: str) -> Json:
     pin = {"key": _NAME, "operator": "In", "values": [node]}
     terms: list[Json] = []
     for term in required_terms(pod) or ():
-        fields = [each for each in items(term.get("matchFields")) if each != pin]
+        fields = items(term.get("matchFields"))
+        # The pin is the last: a DaemonSet's Pod names its node by just such a field of its own.
+        fields = fields[:-1] if fields[-1:] == [pin] else fields
         rest = {key: value for key, value in term.items() if key != "matchFields"}
         left = {**rest, "matchFields": fields} if fields else rest
         terms += [left] if _matches_any(left) else []
