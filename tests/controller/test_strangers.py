@@ -108,3 +108,15 @@ async def test_a_card_given_twice_is_told_again_when_the_numbers_change_once_a_m
     await world.mirror.reconcile(world.cluster)
     assert await told(world, EventReason.CARD_OVERBOOKED) == now
     assert caplog.text.count("is given out beyond its size") == 3
+
+
+# Red: `listed` keeps what it was told of.
+async def test_of_a_node_that_is_gone_no_card_is_kept() -> None:
+    world = await World(build.gpunode("n1"), bound("p", "GPU-n1-a", 99_999)).load()
+    assert list(world.controller.strangers._overbooked) == [("n1", "GPU-n1-a")]
+    world.cluster.remove("GPUNode", "n1")
+    world.cluster.remove("Pod", "p", "default")
+
+    await world.mirror.reconcile(world.cluster)
+
+    assert world.controller.strangers._overbooked == {}

@@ -93,6 +93,8 @@ class Strangers:
             else:
                 self._tell(ref, node)
         self._astray &= {uid for uid in self._astray if self._ledger.entry(uid) is not None}
+        for card in [card for card in self._overbooked if not self._is_ours(card[0])]:
+            del self._overbooked[card]
         for name in self._ledger.gpunode_names():
             self._look(name)
             if (account := self._ledger.account(name)) is None:
