@@ -18,7 +18,7 @@ from cardwise.noderules import Needs, NodeBook
 from cardwise.settings import Settings
 from cardwise.wire import gpunodes, pods, quotas
 from cardwise.wire.account import ClusterSize
-from cardwise.wire.fields import annotations_of, at, text
+from cardwise.wire.fields import at, text
 
 Json = dict[str, Any]
 
@@ -103,7 +103,7 @@ class World:
             return
         ref = pods.pod_ref(pod)
         self.book.take(ref.uid, node, Needs(pod))
-        if ALLOCATED not in annotations_of(pod):
+        if not pods.has_allocation(pod):
             return
         booking, unreadable = None, None
         try:

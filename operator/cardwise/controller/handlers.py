@@ -18,11 +18,11 @@ from cardwise.controller.classes import Classes
 from cardwise.controller.mirror import Mirror
 from cardwise.controller.watch import Health, Watchman
 from cardwise.kube.client import LIST_SECONDS, PAGE, Client
+from cardwise.kube.paths import UNFINISHED
 from cardwise.names import API_GROUP, API_VERSION, GPUNODE_PLURAL
 from cardwise.wire.pods import pod_ref
 
 _log = logging.getLogger(__name__)
-_UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 WATCH_SECONDS = 30
 """How long a watch lives: then the API server ends it, and it goes on from what it said last."""
@@ -139,7 +139,7 @@ def settings() -> kopf.OperatorSettings:
     wanted.networking.request_timeout = LIST_SECONDS
     wanted.networking.error_backoffs = _Backoffs()
     # A Pod that ends is told as DELETED then; the finished ones cost nothing.
-    wanted.watching.field_selectors["", "v1", "pods"] = _UNFINISHED
+    wanted.watching.field_selectors["", "v1", "pods"] = UNFINISHED
     return wanted
 
 

@@ -20,7 +20,7 @@ from cardwise.controller.gates.tracker import Tracker
 from cardwise.engine.decide import Memo, decide, leading_word
 from cardwise.ledger import Ledger, Stage
 from cardwise.model import Booking, Decision, InvalidRequest, PodRef, Request
-from cardwise.names import ALLOCATED, BIND_TIME, RESOURCES, VGPU_TIME, Reason
+from cardwise.names import BIND_TIME, RESOURCES, VGPU_TIME, Reason
 from cardwise.noderules import Needs, NodeBook
 from cardwise.settings import Settings
 from cardwise.wire import pods
@@ -112,7 +112,7 @@ class Shadow:
 
     def _placed(self, pod: Json) -> None:
         ref = pods.pod_ref(pod)
-        if ref.uid in self._known or ALLOCATED not in annotations_of(pod):
+        if ref.uid in self._known or not pods.has_allocation(pod):
             return
         self._known.add(ref.uid)
         request = pods.request_of(pod, self._settings)

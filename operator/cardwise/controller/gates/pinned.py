@@ -8,9 +8,9 @@ from enum import Enum
 from typing import Any
 
 from cardwise.model import PodRef
-from cardwise.names import ALLOCATED, DEFAULT_SCHEDULER
+from cardwise.names import DEFAULT_SCHEDULER
 from cardwise.wire import pins, pods
-from cardwise.wire.fields import at, items, mapping, quoted, text
+from cardwise.wire.fields import at, items, quoted, text
 from cardwise.wire.phrases import fitted
 
 Json = dict[str, Any]
@@ -52,9 +52,7 @@ class PinnedPod:
 
 def concerns_us(pod: Json) -> bool:
     """Whether it may be a pinned Pod that is not bound; cheap, and wrong on no such Pod."""
-    return not at(pod, "spec", "nodeName") and ALLOCATED in mapping(
-        at(pod, "metadata", "annotations")
-    )
+    return not at(pod, "spec", "nodeName") and pods.has_allocation(pod)
 
 
 def pinned_pod(pod: Json) -> PinnedPod | None:
