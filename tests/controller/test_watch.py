@@ -60,7 +60,7 @@ def test_silence_fails_the_liveness_probe(silence: float, own: bool, want: str) 
     assert health.not_live() == ""
 
 
-def test_it_is_ready_when_the_gate_is_open() -> None:
+def test_it_is_ready_once_it_is_loaded_and_until_it_stops() -> None:
     duty = Duty()
     health = Health(duty, Times().clock(), own_pod=None)
 
