@@ -87,7 +87,7 @@ async def test_a_pod_that_vanished_without_a_word_leaves_no_trace() -> None:
     assert not world.mirror._reading._known
 
 
-# Red: `Mirror._sighting` or `Ledger.reconcile` passes over what a list shows garbled.
+# Red: `Reading.read` or `Ledger.reconcile` passes over what a list shows garbled.
 @pytest.mark.parametrize("first", ["the node", "the Pod"])
 async def test_a_node_that_a_garbled_allocation_closed_is_closed_after_a_restart(
     first: str,

@@ -78,7 +78,7 @@ def test_killed_between_filter_and_a_bind_that(stage: Stage, door: FaultProxy, o
     takes_over(stage)
 
 
-# Red: count no tenants (`Scheduler._decide_and_hold`).
+# Red: count no tenants (`NodeAccount.uses`).
 def test_killed_between_filter_and_a_bind_that_arrives_when_another_pod_has_the_card(
     stage: Stage, door: FaultProxy
 ) -> None:

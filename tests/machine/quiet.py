@@ -212,7 +212,7 @@ def every_waiting_pod_that_would_fit_was_asked_for(model: "Model") -> None:
     """Nobody sleeps in kube-scheduler's pool for whom there is room, by the oracle.
 
     Red: ``Waker.look`` does not set ``_due``; ``Accounts._discharge`` sets no ``grew``;
-    ``Scheduler._refused`` tells the waker nothing; ``_decide_and_hold`` passes no quota room.
+    ``Scheduler._refused`` tells the waker nothing; ``Standings.decision`` passes no room.
     """
     assert not model.scheduler.queue
     waiting = [pod for pod in model.pods(bound=False) if pod["metadata"]["uid"] not in model.gated]

@@ -168,7 +168,7 @@ def test_r38_a_made_up_review_has_no_effect(changes: dict[str, Any]) -> None:
     The extender listens at 127.0.0.1 alone (tests/test_manifests.py), the webhook's port has no
     other path (tests/e2e/test_admission_trouble.py).
 
-    Red: in webhook/review.py let ``_creates_a_pod`` not ask for the operation and the subresource.
+    Red: in webhook/review.py let ``_creates`` not ask for the operation and the subresource.
     """
     [tenant] = load(g0="1/15000/0")
     body = orjson.dumps(review(tenant, **changes))

@@ -118,7 +118,7 @@ async def test_r56_waiting_pods_are_placed_without_help_once_their_node_reports_
 async def test_r57_a_rejected_pod_holds_nothing_at_once_and_is_counted() -> None:
     """A thousand Failed Pods piled up, and nobody knew where.
 
-    Red: ``Mirror._sighting`` takes ``deleted`` for nothing; ``RejectedPods._end`` never asks;
+    Red: ``Reading.read`` takes ``deleted`` for nothing; ``RejectedPods._end`` never asks;
     ``rejection_of`` looks for the reason alone.
     """
     async with at_work(*fixtures.t4x1()) as world:
@@ -467,7 +467,7 @@ async def test_r63_limit_0_turns_it_off() -> None:
 async def test_r63_pods_that_ran_and_were_rejected_by_a_new_kubelet_close_nothing() -> None:
     """kubelet began anew, and its plugins were late: that is over when a Pod is decided.
 
-    Red: ``_judge`` does not look at ``standing.started``.
+    Red: ``_judge`` does not look at ``bound.started``.
     """
     async with at_work(*fixtures.t4x1()) as world:
         ran = [await bound(world, f"p{number}") for number in range(6)]

@@ -44,7 +44,7 @@ async def test_r70_the_cost_of_a_decision_does_not_grow_with_other_pods() -> Non
     """Nodes in one state are one question, and Pods without cards are in no account.
 
     Times: tests/bench/filter_bench.py, in `make bench-filter`. Red: `States.number` gives equal
-    states two numbers; `Mirror._sighting` makes one of each Pod.
+    states two numbers; `Reading.read` makes one of each Pod.
     """
     states, entries, remembered = await decisions(others=0)
 
