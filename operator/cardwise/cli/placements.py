@@ -1,4 +1,4 @@
-"""What became of the Pods of a simulation: values, for whoever prints them."""
+"""What became of Pods, in a simulation or in a cluster: values, for whoever prints them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
