@@ -23,6 +23,11 @@ from fakes.cluster import refused, unanswered
 
 TAINT = {"key": "dedicated", "value": "a", "effect": "NoSchedule"}
 GATES = Settings(scheduling=Scheduling(door=Door.GATES))
+WAITING_EVENTS = {
+    EventReason.GANG_INCOMPLETE,
+    EventReason.VOLUME_NOT_READY,
+    EventReason.NEEDS_EXTENDER_DOOR,
+}
 
 
 def waiting(name="p", **fields):
@@ -202,6 +207,75 @@ async def test_gates_of_others_are_named() -> None:
     assert "at the gate," not in text
 
 
+def of_gang(name="p", size="2", **fields):
+    said = {names.GANG: "train"} | ({names.GANG_SIZE: size} if size else {})
+    return gated(name, annotations=said, **fields)
+
+
+def of_group(name="p"):
+    return gated(name, labels={names.POD_GROUP_LABEL: "train"})
+
+
+WRONG_SIZE = 'Gang train: cardwise.dev/gang-size is "0", which is no whole number'
+GANGS = [
+    pytest.param(
+        of_gang(size="3"),
+        [of_gang("other")],
+        "GangIncomplete: Gang train: 2 of its 3 Pods are here",
+        id="one Pod is missing",
+    ),
+    pytest.param(
+        of_gang(size="0"), [], f"GangIncomplete: {WRONG_SIZE}", id="its size can't be read"
+    ),
+    pytest.param(
+        of_gang(),
+        [of_gang("other")],
+        "; but gang train is placed together, all Pods or none: not looked at.",
+        id="all are here",
+    ),
+    pytest.param(
+        of_group(), [], "but gang train is placed together", id="its PodGroup has the size"
+    ),
+    pytest.param(
+        of_gang(size="3"),
+        [of_gang("placed", node="n1")],
+        "As the cluster is now it fits",
+        id="it has begun: the rest joins one by one",
+    ),
+]
+
+
+@pytest.mark.parametrize(("pod", "others", "told"), GANGS)
+async def test_a_pod_of_a_gang_fits_only_with_the_others(pod, others, told) -> None:
+    text = printed(await explained(pod, card_node(), *others))
+
+    assert told in text
+    assert "It is one of gang train" in text
+    assert ("As the cluster is now it fits" in text) == ("it fits" in told)
+
+
+OF_CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
+
+
+async def test_what_explain_cannot_see_is_left_to_the_controllers_latest_word() -> None:
+    pod = gated(spec=OF_CLAIM)
+    said = event(pod, "VolumeNotReady", "It waits for claim c")
+
+    found = await explained(pod, card_node(), events=(said,))
+
+    assert found.reason == "VolumeNotReady"
+    assert "but its volumes have to be there, and usable on that node: not" in printed(found)
+    assert "it fits" not in printed(found)
+
+
+async def test_an_event_that_is_no_word_of_waiting_is_no_reason() -> None:
+    pod = gated(spec=OF_CLAIM)
+
+    found = await explained(pod, card_node(), events=(event(pod, "UnknownSchedulingPolicy", "x"),))
+
+    assert found.reason is None
+
+
 NOTES = [
     pytest.param(
         {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
@@ -291,7 +365,8 @@ async def test_a_pod_that_was_pinned_is_decided_anew_over_all_nodes() -> None:
     found = await explained(pod, card_node("n1"), card_node("n2"))
 
     assert found.state is State.PLACED
-    assert "It is pinned to n2, and kube-scheduler has yet to bind it." in printed(found)
+    assert "It is pinned to n2, and default-scheduler has yet to bind it." in printed(found)
+    assert "Pod default/p has its cards on n2" in printed(found)
     assert found.today is not None
     assert found.today.node == "n1"
 
@@ -449,7 +524,7 @@ def test_options_may_be_written_as_for_kubectl(written) -> None:
 
 
 def test_every_word_has_a_line_of_what_helps() -> None:
-    assert HELPS.keys() == {*Reason, *NodeReason}
+    assert HELPS.keys() == {*Reason, *NodeReason, *WAITING_EVENTS}
 
 
 DURATIONS = [

@@ -12,15 +12,18 @@ from typing import Any
 from cardwise import doors
 from cardwise.admission import unknown_policies
 from cardwise.cli.answering import answered
+from cardwise.cli.gangs import lacking_in, unbegun
+from cardwise.cli.helps import HELPS
 from cardwise.cli.placements import Placement
 from cardwise.cli.said import Said, said_of
 from cardwise.cli.world import Objects, World
 from cardwise.engine.decide import Memo
 from cardwise.errors import BadAllocation
+from cardwise.gangs import Gang, gang_of
 from cardwise.model import Booking, InvalidRequest, Request
 from cardwise.names import (
     ALLOCATED,
-    GANG,
+    DEFAULT_SCHEDULER,
     GATE,
     RESOURCES,
     SCHEDULER_NAME,
@@ -34,7 +37,7 @@ from cardwise.noderules import Needs, unchecked
 from cardwise.settings import Settings
 from cardwise.wire import pins, pods
 from cardwise.wire.account import allocated_message
-from cardwise.wire.fields import annotations_of, at, text
+from cardwise.wire.fields import at, text
 
 Json = dict[str, Any]
 _BYPASSED = (
@@ -123,6 +126,9 @@ def _waiting(
     if isinstance(request, InvalidRequest):
         return replace(found, reason=Reason.INVALID_REQUEST.value, message=request.message)
     found, placement = _decided(found, request, objects, settings)
+    gang = unbegun(found.pod, objects.pods) if found.door is Door.GATES else None
+    if gang is not None and (lacking := lacking_in(gang, objects.pods)):
+        return replace(found, reason=EventReason.GANG_INCOMPLETE.value, message=lacking)
     field = unchecked(found.pod)
     if field and found.door is Door.GATES:
         return replace(
@@ -133,8 +139,25 @@ def _waiting(
         )
     if placement.node is None:
         return replace(found, reason=placement.reason, message=placement.message)
-    fits = f"As the cluster is now it fits: {_cards_today(placement)}"
-    return replace(found, message=fits)
+    cards = _cards_today(placement)
+    if unseen := _unseen(found, gang):
+        # That it fits would be too much to say; the controller looks at all of it.
+        latest = found.said[0].reason if found.said else None
+        return replace(
+            found,
+            reason=latest if latest in HELPS else None,
+            message=f"Nodes and cards leave it room, {cards}; but {unseen}: not looked at.",
+        )
+    return replace(found, message=f"As the cluster is now it fits: {cards}")
+
+
+def _unseen(found: Explanation, gang: Gang | None) -> str:
+    """What else has to be right before it is placed; empty: nothing that anybody knows of."""
+    if gang is not None:
+        return f"gang {gang} is placed together, all Pods or none"
+    if found.door is Door.GATES and Needs(found.pod).claims:
+        return "its volumes have to be there, and usable on that node"
+    return ""
 
 
 def _sentences(pod: Json, objects: Objects, settings: Settings) -> Iterator[str]:
@@ -153,7 +176,7 @@ def _sentences(pod: Json, objects: Objects, settings: Settings) -> Iterator[str]
             "by priority, then age; whoever fits goes first"
             + (", but in strict order nobody overtakes." if settings.gates.strictOrder else ".")
         )
-    if gang := annotations_of(pod).get(GANG, "").strip():
+    if (gang := gang_of(pod)) is not None:
         yield f"It is one of gang {gang}, which is placed together; this is about the one Pod."
 
 
@@ -196,7 +219,8 @@ def _placed(
 ) -> Explanation:
     pod, node = found.pod, pods.placed_node(found.pod)
     bound = pods.bound_node(pod) is not None
-    sentences = [] if bound else [f"It is pinned to {node}, and kube-scheduler has yet to bind it."]
+    scheduler = text(at(pod, "spec", "schedulerName")) or DEFAULT_SCHEDULER
+    sentences = [] if bound else [f"It is pinned to {node}, and {scheduler} has yet to bind it."]
     if pods.is_terminating(pod):
         sentences.append("It is being deleted, and holds its cards until it is gone.")
     try:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from cardwise.names import NodeReason, Reason
+from cardwise.names import EventReason, NodeReason, Reason
 
 HELPS: Final[Mapping[str, str]] = {
     Reason.CARD_NOT_HEALTHY: "its agent reports the card well again",
@@ -37,5 +37,8 @@ HELPS: Final[Mapping[str, str]] = {
     NodeReason.MEMORY: "a Pod leaves the node, or this one requests less memory",
     NodeReason.STORAGE: "a Pod leaves the node, or this one requests less ephemeral storage",
     NodeReason.RESOURCE: "a Pod leaves the node, or the node advertises what the Pod requests",
+    EventReason.GANG_INCOMPLETE: "the rest of the gang is created, or its size is mended",
+    EventReason.VOLUME_NOT_READY: "the claim is made, or bound to a volume",
+    EventReason.NEEDS_EXTENDER_DOOR: "the field goes, or cardwise.dev/door: extender",
 }
-"""By the word; what only an event says has its line in docs/doors.md."""
+"""By the word."""

@@ -125,9 +125,13 @@ def _headline(found: Explanation) -> str:
         State.FINISHED: "has ended: it holds no card any more",
         State.LEFT_ALONE: "asks for cards, and Cardwise does not place it",
         State.WAITING: f"waits for its cards{door}",
-        State.PLACED: f"is on {pods.placed_node(found.pod)}{_since(found)}",
+        State.PLACED: f"{_there(found)} {pods.placed_node(found.pod)}{_since(found)}",
     }
     return f"Pod {pods.pod_ref(found.pod)} {told[found.state]}."
+
+
+def _there(found: Explanation) -> str:
+    return "is on" if pods.bound_node(found.pod) else "has its cards on"
 
 
 def _since(found: Explanation) -> str:

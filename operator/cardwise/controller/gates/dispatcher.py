@@ -9,7 +9,7 @@ from typing import Any
 
 from cardwise.controller.clock import Clock
 from cardwise.controller.duty import Duty
-from cardwise.controller.gates.gangs import Gang, Gangs, Key, gang_of
+from cardwise.controller.gates.gangs import Gangs
 from cardwise.controller.gates.holder import Holder, Refusal
 from cardwise.controller.gates.pinner import Pinner
 from cardwise.controller.gates.queue import Group, Queue, Rank
@@ -17,6 +17,7 @@ from cardwise.controller.gates.surroundings import Surroundings, gang_kind
 from cardwise.controller.gates.told import Told
 from cardwise.controller.gates.waiting import Waiting, read
 from cardwise.controller.teller import Teller
+from cardwise.gangs import Gang, Key, gang_of
 from cardwise.ledger import Ledger, Stage
 from cardwise.model import Booking, PodRef
 from cardwise.names import EventReason

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 from cardwise.controller.clock import Clock
 from cardwise.controller.decider import Decider
-from cardwise.controller.gates.gangs import Gang, Gangs, Key
+from cardwise.controller.gates.gangs import Gangs
 from cardwise.controller.gates.surroundings import Surroundings
 from cardwise.controller.gates.waiting import Waiting
 from cardwise.controller.metrics import Metrics
 from cardwise.controller.teller import Teller
-from cardwise.doors import MOST_PODS
+from cardwise.gangs import Gang, Key, incomplete, without_size
 from cardwise.ledger import Ledger
 from cardwise.model import Booking
-from cardwise.names import GANG_SIZE, EventReason, WaitReason
+from cardwise.names import EventReason, WaitReason
 from cardwise.noderules import NodeBook
 from cardwise.wire.account import reason_of
 from cardwise.wire.phrases import fitted
@@ -105,9 +105,9 @@ class Holder:
             if gang.may_have_group:
                 self.ask_size(gang.key)
             wrong = next((it.gang.unreadable for it in members if it.gang is not None), "")
-            told = _SIZE_WRONG.format(gang, wrong) if wrong else _SIZE_UNKNOWN.format(gang)
+            told = without_size(gang, wrong)
         elif len(members) < size:
-            told = _INCOMPLETE.format(gang, len(members), size)
+            told = incomplete(gang, len(members), size)
         if size is None or len(members) < size:
             refused(Refusal(EventReason.GANG_INCOMPLETE, lambda: told))
             return []
@@ -129,15 +129,6 @@ class Holder:
             self._book.release(waiting.pod.uid)
 
 
-_INCOMPLETE = "Gang {}: {} of its {} Pods are here; none is placed before all are."
-_SIZE_WRONG = (
-    f"Gang {{}}: {GANG_SIZE} is {{}}, which is no whole number from 1 to {MOST_PODS}; write how "
-    "many Pods it has."
-)
-_SIZE_UNKNOWN = (
-    "Gang {}: nobody says how many Pods it has. Write "
-    f'{GANG_SIZE}: "8", say, on each of its Pods, or make the PodGroup of its name.'
-)
 _NEEDS_EXTENDER = (
     "{} is judged by kube-scheduler alone, so this Pod can't be decided before it is queued. "
     "Do without it (have a claim bound before, say), or have the door extender installed, too, and "

@@ -7,9 +7,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from cardwise.controller.gates.gangs import Key
 from cardwise.doors import MOST_PODS
 from cardwise.errors import ApiError
+from cardwise.gangs import Key
 from cardwise.ports import Cluster
 from cardwise.wire.fields import at
 

@@ -8,10 +8,10 @@ each decision looks at those nodes only where something happened since the last.
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 
-from cardwise.controller.gates.gangs import Key
 from cardwise.controller.gates.waiting import Waiting
 from cardwise.engine.decide import Memo
 from cardwise.engine.standing import Standing
+from cardwise.gangs import Key
 from cardwise.ledger import Ledger
 from cardwise.model import Decision
 from cardwise.names import NodeReason, Reason

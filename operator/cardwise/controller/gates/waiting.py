@@ -6,7 +6,7 @@ Ten thousand may wait, so the Pod's JSON is not kept: only what a decision and t
 from dataclasses import dataclass
 from typing import Any
 
-from cardwise.controller.gates.gangs import Gang, gang_of
+from cardwise.gangs import Gang, gang_of
 from cardwise.model import InvalidRequest, PodRef, Request
 from cardwise.noderules import Needs, unchecked
 from cardwise.settings import Settings
