@@ -367,6 +367,10 @@ class ClusterReader(Protocol):
         """The metadata of every Node, in chunks: a tenth of the whole."""
         ...
 
+    def cordoned_nodes(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """The metadata of every Node that takes no new Pod (kubectl cordon), in chunks."""
+        ...
+
     def quotas(self, namespace: str) -> AsyncIterator[list[dict[str, Any]]]:
         """Every ResourceQuota of a namespace, in chunks."""
         ...

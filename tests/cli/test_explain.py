@@ -10,7 +10,7 @@ import build
 from cardwise import names
 from cardwise.cli.explain import explain, explain_pod
 from cardwise.cli.explanation import State
-from cardwise.cli.helps import HELPS
+from cardwise.cli.helps import HELPS, NEVER_FITS
 from cardwise.cli.main import cardwise
 from cardwise.cli.telling import duration
 from cardwise.errors import ApiError
@@ -166,6 +166,21 @@ async def test_of_many_nodes_few_are_told_unless_all_are_asked_for() -> None:
     assert printed(found, trace=True).count("GPU 0 (") == 25
     assert len(document(found)["nodes"]) == 20
     assert len(document(found, trace=True)["nodes"]) == 25
+
+
+NEVER = [
+    pytest.param(waiting(gpumem=99000, policy=None), "the largest has 15360 MiB", id="too large"),
+    pytest.param(waiting(gpus=9, policy=None), "No node of the cluster has 9 cards", id="too many"),
+]
+
+
+@pytest.mark.parametrize(("pod", "told"), NEVER)
+async def test_where_nothing_that_ends_makes_room_no_tenant_is_to_leave(pod, told) -> None:
+    found = await explained(pod, card_node())
+
+    assert told in printed(found)
+    assert document(found)["help"] == NEVER_FITS
+    assert f"What helps: {NEVER_FITS}." in printed(found)
 
 
 async def test_a_pod_that_fits_now_is_told_where() -> None:

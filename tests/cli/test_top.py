@@ -97,12 +97,17 @@ CLOSED = [
         card_node("n1", 1, reported_at="2026-11-29T11:00:00Z"), "NodeNotReported", "ok",
         id="its agent fell silent",
     ),
+    pytest.param(
+        (node("n1", unschedulable=True), card_node("n1", 1)[1]), "NodeUnschedulable", "ok",
+        id="kubectl cordon",
+    ),
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("counted", [False, True], ids=["as written", "counted"])
 @pytest.mark.parametrize(("objects", "node_state", "card_state"), CLOSED)
-async def test_a_closed_card_has_no_room(objects, node_state, card_state) -> None:
-    document = await told(objects)
+async def test_a_closed_card_has_no_room(objects, node_state, card_state, counted) -> None:
+    document = await told(objects, counted=counted)
 
     [found] = document["nodes"]
     assert (found["state"], found["cards"][0]["state"]) == (node_state, card_state)

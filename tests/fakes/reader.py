@@ -46,6 +46,12 @@ class FakeReader:
         async for page in self.cluster.nodes():
             yield [{"metadata": node["metadata"]} for node in page]
 
+    async def cordoned_nodes(self) -> AsyncIterator[list[Json]]:
+        """The metadata of every Node that takes no new Pod."""
+        async for page in self.cluster.nodes():
+            cordoned = [node for node in page if node.get("spec", {}).get("unschedulable") is True]
+            yield [{"metadata": node["metadata"]} for node in cordoned]
+
     async def quotas(self, namespace: str) -> AsyncIterator[list[Json]]:
         """The ResourceQuotas of a namespace."""
         async for page in self.cluster.quotas():

@@ -56,6 +56,15 @@ async def test_of_nodes_the_metadata_can_be_had_alone(
     assert "as=PartialObjectMetadataList" in server.seen[0].headers["Accept"]
 
 
+async def test_nodes_that_take_no_pod_are_asked_for_alone(
+    server: ApiServer, reader: KubeReader
+) -> None:
+    server.replies = [Reply({"items": []})]
+
+    assert [page async for page in reader.cordoned_nodes()] == [[]]
+    assert server.seen[0].query["fieldSelector"] == "spec.unschedulable=true"
+
+
 async def test_events_are_those_of_the_pod_and_no_namesakes(
     server: ApiServer, reader: KubeReader
 ) -> None:

@@ -13,6 +13,7 @@ from cardwise.ledger import Ledger
 from cardwise.model import NodeView, Request
 from cardwise.names import NodeReason, Reason
 from cardwise.wire.account import ClusterSize, QuotaAccount, pending_message, reason_of
+from cardwise.wire.bounds_told import never_fits
 
 
 def answered(  # noqa: PLR0913 - each is one thing that the answer depends on
@@ -62,11 +63,13 @@ def answered(  # noqa: PLR0913 - each is one thing that the answer depends on
         bound=ledger.bound(namespace),
         used=ledger.quota_use(namespace, without=without),
     )
+    never = hopeless(request.signature, ledger.views(ledger.gpunode_names()))
     return Placement(
         pod=request.pod,
         decision=decision,
         views=views,
         unfit=unfit,
+        never=any(never_fits(request.signature, size, never)),
         reason=reason_of(decision, lambda: telling).value,
         message=pending_message(
             decision,
@@ -75,7 +78,7 @@ def answered(  # noqa: PLR0913 - each is one thing that the answer depends on
             name_tenants=name_tenants,
             quota=quota if decision.reason is Reason.QUOTA else None,
             cluster=size,
-            hopeless=hopeless(request.signature, ledger.views(ledger.gpunode_names())),
+            hopeless=never,
             others=telling,
             preemption_note=preemption_note,
         ),

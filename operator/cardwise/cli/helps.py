@@ -5,6 +5,8 @@ from typing import Final
 
 from cardwise.names import EventReason, NodeReason, Reason
 
+NEVER_FITS: Final = "the Pod asks for less, or the cluster gets cards that have so much"
+"""Where no Pod that ends makes room, whatever the word."""
 HELPS: Final[Mapping[str, str]] = {
     Reason.CARD_NOT_HEALTHY: "its agent reports the card well again",
     Reason.CARD_CORDONED: "the card is opened again: spec.cordonedCards of the GPUNode, or "

@@ -23,6 +23,8 @@ class Placement:
     reason: str | None = None
     """Why it waits; None when it is placed."""
     message: str = ""
+    never: bool = False
+    """Whether no Pod that ends makes room for it: no card of the cluster could ever take it."""
     warnings: tuple[str, ...] = ()
 
     @property

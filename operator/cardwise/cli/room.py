@@ -7,8 +7,8 @@ from typing import Any
 from cardwise.cli.world import World
 from cardwise.errors import BadGPUNode
 from cardwise.ledger.nodes import NodeAccount
-from cardwise.model import NO_USE, Card, CardState, CardUse
-from cardwise.names import MODE_MIG, Reason
+from cardwise.model import NO_USE, Card, CardState, CardUse, NodeView
+from cardwise.names import MODE_MIG, NodeReason, Reason
 from cardwise.wire import gpunodes, pods
 from cardwise.wire.fields import at, items, text
 
@@ -91,7 +91,12 @@ class NamespaceRoom:
 
 
 def nodes_of(
-    world: World, documents: Sequence[Json], *, counted: bool, only: Collection[str] = ()
+    world: World,
+    documents: Sequence[Json],
+    *,
+    counted: bool,
+    only: Collection[str] = (),
+    cordoned: Collection[str] = (),
 ) -> list[NodeRoom]:
     """Every node with cards, by name.
 
@@ -101,14 +106,17 @@ def nodes_of(
         counted: True: what is used is counted from the world's Pods; else it is what the
             controller wrote into each GPUNode's status.
         only: names; empty: all.
+        cordoned: names of nodes that take no new Pod, whatever their cards say.
     """
     written = {} if counted else {_name(document): document for document in documents}
     found = []
     for name in sorted(only or world.ledger.node_names()):
         account = world.ledger.account(name)
-        if account is None or world.ledger.view(name).problem is Reason.NODE_HAS_NO_CARDS:
+        view = world.ledger.view(name)
+        if account is None or view.problem is Reason.NODE_HAS_NO_CARDS:
             continue
-        found.append(_node(world, account, written.get(name)))
+        word = view.problem or (NodeReason.UNSCHEDULABLE if name in cordoned else None)
+        found.append(_node(view, account, written.get(name), word))
     return found
 
 
@@ -178,19 +186,20 @@ def _waits(pod: Json) -> bool:
     return pods.asks_cards(pod) and pods.placed_node(pod) is None and not pods.is_finished(pod)
 
 
-def _node(world: World, account: NodeAccount, written: Json | None) -> NodeRoom:
-    view = world.ledger.view(account.name)
+def _node(
+    view: NodeView, account: NodeAccount, written: Json | None, word: Reason | NodeReason | None
+) -> NodeRoom:
     uses: Mapping[str, CardUse] = account.uses()
     tenants: Mapping[str, Sequence[str]] = account.tenants()
     if written is not None:
         uses, tenants = _uses(written), _tenants(written)
-    closed = view.problem is not None
+    closed = word is not None
     states = dict(zip(view.uuids, view.state.cards, strict=True))
     reported = account.cards()
     gone = sorted({*uses, *tenants}.difference(card.uuid for card in reported))
     return NodeRoom(
         name=account.name,
-        state=view.problem.value if view.problem is not None else OK,
+        state=word.value if word is not None else OK,
         cards=(
             *(
                 _card(

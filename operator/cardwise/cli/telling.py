@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from cardwise.cli.explanation import Explanation, State
-from cardwise.cli.helps import HELPS
+from cardwise.cli.helps import HELPS, NEVER_FITS
 from cardwise.cli.placements import NODES_TOLD, Placement, shortened
 from cardwise.cli.rendering import containers_json, nodes_json, print_line, print_rows
 from cardwise.cli.said import Said
@@ -45,7 +45,7 @@ def document_of(found: Explanation, *, trace: bool = False) -> dict[str, Any]:
         "annotation": encode(booking.containers) if booking else None,
         "reason": found.reason,
         "message": found.message,
-        "help": HELPS.get(found.reason or ""),
+        "help": _helps(found),
         "warnings": list(today.warnings) if today is not None else [],
         "nodes": nodes_json(told) if told is not None else {},
         "today": None
@@ -109,13 +109,21 @@ def _lines(found: Explanation) -> Iterator[str]:
     yield from found.sentences
     if found.message:
         yield f"\n{found.reason}: {found.message}" if found.reason else f"\n{found.message}"
-    if helps := HELPS.get(found.reason or ""):
+    if helps := _helps(found):
         yield f"What helps: {helps}."
     if found.today is not None:
         yield from (f"warning: {warning}" for warning in found.today.warnings)
     if found.said:
         yield "\nCardwise said:"
         yield from (f"  {_ago(said)}: {said.reason}: {said.note}" for said in found.said)
+
+
+def _helps(found: Explanation) -> str | None:
+    """What would have a Pod placed that waits; None where it does not, or nobody knows."""
+    today = found.today
+    if today is not None and today.never and found.reason == today.reason:
+        return NEVER_FITS
+    return HELPS.get(found.reason or "")
 
 
 def _headline(found: Explanation) -> str:

@@ -23,6 +23,7 @@ from cardwise.cli.world import Objects, World
 from cardwise.errors import ApiError
 from cardwise.ports import ClusterReader
 from cardwise.settings import Settings
+from cardwise.wire.fields import at, text
 
 Json = dict[str, Any]
 
@@ -102,22 +103,33 @@ async def look(reader: ClusterReader, wish: Wish) -> Picture:
     notes: list[str] = []
     documents = await gpunodes_of(reader)
     nodes: list[Json]
+    cordoned: list[Json]
     pods: list[Json] = []
     if counted:
         nodes, pods = await together(all_of(reader.nodes()), all_of(reader.pods()))
+        cordoned = [node for node in nodes if at(node, "spec", "unschedulable") is True]
     else:
         try:
-            nodes = await all_of(reader.node_metadata())
+            nodes, cordoned = await together(
+                all_of(reader.node_metadata()), all_of(reader.cordoned_nodes())
+            )
         except ApiError as error:
             if error.status != 403:
                 raise
-            nodes = []
+            nodes, cordoned = [], []
             notes.append(
-                f"cordons by hami.io/device-cordon on Nodes are not shown: {sentence(error)}"
+                "what Nodes say is not shown, kubectl cordon and hami.io/device-cordon: "
+                f"{sentence(error)}"
             )
     now, only = reader.now(), tuple(dict.fromkeys(wish.nodes))
     world = World(Objects(now=now, gpunodes=documents, nodes=nodes, pods=pods), Settings())
-    found = nodes_of(world, documents, counted=counted, only=only)
+    found = nodes_of(
+        world,
+        documents,
+        counted=counted,
+        only=only,
+        cordoned={text(at(node, "metadata", "name")) for node in cordoned},
+    )
     if missing := sorted(set(only).difference(node.name for node in found)):
         raise ApiError(404, f"there is no node with cards named {', '.join(missing)}")
     return Picture(

@@ -46,6 +46,11 @@ class KubeReader:
         """The metadata of every Node, in chunks."""
         return self._client.pages("/api/v1/nodes", limit=_PAGE, accept=_METADATA)
 
+    def cordoned_nodes(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """The metadata of every Node that takes no new Pod, in chunks."""
+        query = {"fieldSelector": "spec.unschedulable=true"}
+        return self._client.pages("/api/v1/nodes", limit=_PAGE, accept=_METADATA, query=query)
+
     def quotas(self, namespace: str) -> AsyncIterator[list[dict[str, Any]]]:
         """Every ResourceQuota of a namespace, in chunks."""
         path = f"/api/v1/namespaces/{segment(namespace)}/resourcequotas"
