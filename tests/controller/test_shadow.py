@@ -81,6 +81,21 @@ async def test_each_placed_pod_is_compared_with_what_would_have_been(
         assert told[0]["cardwise"]["cards"] == ((where,),)
 
 
+async def test_nothing_is_compared_before_the_nodes_cards_may_be_read() -> None:
+    """The watches are waited for first; without nodes each Pod would count as refused."""
+    made = await shadow(hami.node("n1", 1), hami.placed("p", ["GPU-a"], mib=15360))
+    made.controller.duty.loaded = False
+    async with made.running():
+        assert made.controller.shadow is not None
+        await passing(5)
+        before = totals(made.controller.shadow.report())
+        made.controller.duty.loaded = True
+        await passing(5)
+        after = totals(made.controller.shadow.report())
+
+    assert (before, after) == ({}, {"same": 1})
+
+
 async def test_a_pod_is_decided_as_if_it_were_not_there() -> None:
     """On its one card it is alone: with itself there, mutex would refuse it."""
     made = await shadow(hami.node("n1", 1))

@@ -189,10 +189,10 @@ class HamiNodes:
             await asyncio.sleep(_ROUND_SECONDS)
             await self.write_some()
 
-    async def write_some(self) -> None:
-        """Write up to a hundred nodes, the longest waiting first."""
+    async def write_some(self) -> bool:
+        """Write up to a hundred nodes, the longest waiting first; False: not on duty yet."""
         if self._duty.refusal():
-            return
+            return False
         now = self._clock.monotonic()
         for name in self._nodes:
             if now - self._written.get(name, -self._seconds) >= self._seconds:
@@ -200,8 +200,9 @@ class HamiNodes:
         names = list(self._due)[:_A_ROUND]
         for start in range(0, len(names), _AT_A_TIME):
             if self._duty.passive():
-                return
+                return False
             await asyncio.gather(*map(self._step, names[start : start + _AT_A_TIME]))
+        return True
 
     async def _step(self, name: str) -> None:
         """Bring one GPUNode to where it should be."""

@@ -60,7 +60,7 @@ class Shadow:
         memo: Memo,
         settings: Settings,
         clock: Clock,
-        before: Callable[[], Awaitable[None]],
+        before: Callable[[], Awaitable[bool]],
         counted: Callable[[str], None],
     ) -> None:
         """Compare nothing yet.
@@ -70,7 +70,8 @@ class Shadow:
             memo: of the engine.
             settings: how cards are chosen where a Pod does not say.
             clock: when this began.
-            before: brings the nodes' cards up to date, before Pods are compared on them.
+            before: brings the nodes' cards up to date, before Pods are compared on them; False
+                where that has to wait, and so the Pods.
             counted: called with the result of each comparison.
         """
         self._ledger = ledger
@@ -128,8 +129,7 @@ class Shadow:
     async def run(self) -> None:
         """Compare whoever is new, until cancelled."""
         while True:
-            if self._new or not self._begun:
-                await self._before()
+            if (self._new or not self._begun) and await self._before():
                 self.compare()
             await asyncio.sleep(_ROUND_SECONDS)
 
