@@ -1,5 +1,6 @@
 """Cards that fall ill, get well and go, with Pods on them: agent, controller and scheduler."""
 
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,6 +54,12 @@ def slots(stage: Stage) -> str:
     return str(gpunode["status"]["summary"]["slots"])
 
 
+def closed(stage: Stage) -> list[str]:
+    """The unhealthy cards, as the GPUNode tells."""
+    (gpunode,) = stage.gpunodes()
+    return [card["uuid"] for card in gpunode["status"]["cards"] if not card["healthy"]]
+
+
 def of(name: str, stage: Stage) -> str:
     return f"{stage.namespace}/{name}"
 
@@ -64,6 +71,9 @@ def test_a_sick_card_takes_no_new_pod_and_keeps_its_tenants(stage: Stage, profil
 
     profile.says({**CARDS[0], "healthy": False}, CARDS[1])
     stage.cp.wait("the event", lambda: told(stage)[earlier:] == [CardEvent.UNHEALTHY], 20)
+    # The event is posted first: the controller goes by the GPUNode.
+    stage.cp.wait("the GPUNode to tell", lambda: closed(stage) == ["GPU-a"], 20)
+    time.sleep(1)  # and the controller's watch
     stage.pod("after", gpus=2, gpumem=1000)
     stage.pending("after", Reason.CARD_NOT_HEALTHY)
     stage.cp.wait(
