@@ -5,10 +5,12 @@ import io
 import re
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 import build
 from cardwise.cli import top
+from cardwise.cli.main import cardwise
 from cardwise.cli.picture import FEW_NODES, Wish, document_of, print_picture, screen_of
 from cardwise.errors import ApiError
 from controllers import background, passing
@@ -234,6 +236,14 @@ async def test_live_it_goes_on_when_the_cluster_does_not_answer_for_a_while() ->
         assert "default/new" in out.getvalue()
         assert "no leader" not in out.getvalue()
         await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("seconds", ["nan", "0", "-1", "inf"])
+def test_the_interval_is_a_number_of_seconds(seconds) -> None:
+    result = CliRunner().invoke(cardwise, ["top", "-w", "--interval", seconds])
+
+    assert result.exit_code == 2
+    assert "--interval" in result.output
 
 
 async def test_a_name_cannot_steer_the_terminal() -> None:

@@ -377,3 +377,21 @@ async def test_a_kubeconfig_that_can_not_be_read_is_one_sentence(
 
     assert caught.value.status is None
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("root:x:0:0:root:/root:/bin/bash", id="plain text"),
+        pytest.param("a: 1\n---\nb: 2\n", id="two documents"),
+        pytest.param("[1, 2]", id="a list"),
+    ],
+)
+async def test_a_file_of_another_kind_is_told_to_be_no_kubeconfig(
+    tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "passwd"
+    path.write_text(text)
+
+    with pytest.raises(ApiError, match=f"{path} is not written as a kubeconfig is"):
+        await connect(str(path))

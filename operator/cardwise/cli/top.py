@@ -1,6 +1,7 @@
 """``cardwise top``: cards, tenants and free room, once or live."""
 
 import asyncio
+import math
 from typing import Any
 
 import click
@@ -49,7 +50,8 @@ Json = dict[str, Any]
 @click.option("-w", "--watch", is_flag=True, help="Show it live, until Ctrl-C.")
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.2),
+    type=click.FloatRange(min=0.2, max=3600),
+    callback=lambda _context, _option, seconds: _a_number(seconds),
     default=2.0,
     show_default=True,
     metavar="SECONDS",
@@ -91,6 +93,12 @@ def top(  # noqa: PLR0913 - one an option
         click.echo(orjson.dumps(document_of(picture), option=orjson.OPT_INDENT_2).decode())
     else:
         print_picture(picture, wish, console)
+
+
+def _a_number(seconds: float) -> float:
+    if math.isnan(seconds):  # no range refuses it
+        raise click.BadParameter("nan is no number of seconds")
+    return seconds
 
 
 async def look(reader: ClusterReader, wish: Wish) -> Picture:

@@ -230,7 +230,7 @@ async def connect(kubeconfig: str | None = None, context: str | None = None) -> 
                 config_file=files, context=context, client_configuration=configuration
             )
     except (kubernetes_asyncio.config.ConfigException, OSError, *_ODD_FILES) as error:
-        raise ApiError(None, f"no cluster to talk to: {_cut(error)}") from error
+        raise _nowhere(error, kubeconfig) from error
     configuration.connection_pool_maxsize = 64
     return Client(kubernetes_asyncio.client.ApiClient(configuration))
 
@@ -254,8 +254,17 @@ def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> s
             current = next((each for each in known if each["name"] == context), None)
         named = ((current or {}).get("context") or {}).get("namespace")
     except (kubernetes_asyncio.config.ConfigException, OSError, *_ODD_FILES) as error:
-        raise ApiError(None, f"no cluster to talk to: {_cut(error)}") from error
+        raise _nowhere(error, kubeconfig) from error
     return named if isinstance(named, str) and named else _DEFAULT_NAMESPACE
+
+
+def _nowhere(error: Exception, kubeconfig: str | None) -> ApiError:
+    """What is wrong with the way to the cluster; the library tells of its own objects instead."""
+    told = _cut(error)
+    if isinstance(error, _ODD_FILES):
+        which = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        told = f"{which} is not written as a kubeconfig is ({told})"
+    return ApiError(None, f"no cluster to talk to: {told}")
 
 
 def _proxy(host: str, configured: str | None) -> str | None:
