@@ -330,6 +330,12 @@ async def test_a_placed_pod_is_told_its_cards_and_that_today_they_would_be_the_s
     assert "without this Pod, it would get the same cards." in text
 
 
+async def test_a_placed_pod_is_told_of_cards_that_its_node_does_not_report() -> None:
+    pod = tenant("p", "GPU-ghost", "GPU-a")
+
+    assert "\nn1 reports no card GPU-ghost now.\n" in printed(await explained(pod, card_node()))
+
+
 async def test_a_placed_pod_is_told_that_today_it_would_get_others() -> None:
     pod = tenant("p", "GPU-a", policy="mutex")
 

@@ -20,7 +20,7 @@ from cardwise.cli.world import Objects, World
 from cardwise.engine.decide import Memo
 from cardwise.errors import BadAllocation
 from cardwise.gangs import Gang, gang_of
-from cardwise.model import Booking, InvalidRequest, Request
+from cardwise.model import Booking, InvalidRequest, NodeView, Request
 from cardwise.names import (
     ALLOCATED,
     DEFAULT_SCHEDULER,
@@ -238,7 +238,17 @@ def _placed(
     if isinstance(request, InvalidRequest):
         return replace(found, message=request.message)
     found, placement = _decided(found, request, objects, settings)
+    view = placement.views.get(booking.node) if booking is not None else None
+    if booking is not None and view is not None and (absent := _absent(booking, view)):
+        missing = f"{booking.node} reports no card {', '.join(absent)} now."
+        found = replace(found, sentences=(*found.sentences, missing))
     return replace(found, message=_today(placement, booking))
+
+
+def _absent(booking: Booking, view: NodeView) -> list[str]:
+    """The cards of a booking that its node does not report."""
+    given = {share.uuid for shares in booking.containers for share in shares}
+    return sorted(given.difference(view.uuids))
 
 
 def _today(placement: Placement, booking: Booking | None) -> str:
