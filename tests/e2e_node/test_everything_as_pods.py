@@ -13,7 +13,7 @@ import pytest
 
 import audit
 from cardwise import names
-from node import installed, machine
+from node import ground, installed
 from node.installed import Installed
 from node.pods import FOREVER, SEE
 
@@ -21,7 +21,7 @@ from node.pods import FOREVER, SEE
 @pytest.fixture(scope="module")
 def ward() -> Iterator[Installed]:
     """One installation of the overlay ``default`` for all tests."""
-    if reason := machine.why_not() or installed.why_not():
+    if reason := ground.why_not() or installed.why_not():
         pytest.skip(f"NO PODS OF CARDWISE ON THIS MACHINE: {reason}")
     with Installed.raised("default") as raised:
         raised.cp.kubectl(
