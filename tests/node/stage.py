@@ -263,19 +263,22 @@ class Ward:
 
     def touch(self, name: str, container: str, path: str) -> None:
         """Make a file in a container that runs."""
-        self.touch_in(self.node.get(name), container, path)
+
+        def running() -> Json | None:
+            # After a restart kubelet tells the API server of the new container some time later.
+            found = self.node.get(name)
+            task = f"{_container_ids(found).get(container)} "
+            lines = self.node.ctr_lines("tasks", "ls")
+            return found if any(task in line and "RUNNING" in line for line in lines) else None
+
+        found = self.cp.wait(f"{container} of Pod {name} to be told as it runs", running, 20)
+        self.touch_in(found, container, path)
 
     def touch_in(self, found: Json, container: str, path: str) -> None:
         """Likewise in a Pod as it was found, without asking the API server."""
-        status = found["status"]
-        ids = {
-            each["name"]: each["containerID"].removeprefix("containerd://")
-            for key in ("initContainerStatuses", "containerStatuses")
-            for each in status.get(key, ())
-            if "containerID" in each
-        }
         command = ["sh", "-c", f": > {path}"]
-        self.node.ctr("tasks", "exec", "--exec-id", "touch", ids[container], *command)
+        task = _container_ids(found)[container]
+        self.node.ctr("tasks", "exec", "--exec-id", "touch", task, *command)
 
     def saw(
         self, name: str, container: str, attempt: int = 0, within: float = 30
@@ -350,3 +353,14 @@ class Ward:
             self.start_agent()
             self._known(before)
         self.node.clear()
+
+
+def _container_ids(pod: Json) -> dict[str, str]:
+    """The containerd id of each container that has one, by the container's name."""
+    status = pod["status"]
+    return {
+        each["name"]: each["containerID"].removeprefix("containerd://")
+        for key in ("initContainerStatuses", "containerStatuses")
+        for each in status.get(key, ())
+        if "containerID" in each
+    }
