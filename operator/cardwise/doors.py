@@ -123,6 +123,15 @@ def another_scheduler(pod: dict[str, Any], settings: Settings) -> str:
     )
 
 
+def needs_extender(field: str) -> str:
+    """The sentence for a Pod at the gate with a field that the node rules do not check."""
+    return (
+        f"{field} is judged by kube-scheduler alone, so this Pod can't be decided before it is "
+        "queued. Do without it (have a claim bound before, say), or have the door extender "
+        "installed, too, and make the Pod anew."
+    )
+
+
 def _size_warnings(pod: dict[str, Any], door: Door | None) -> Iterator[str]:
     """A gang whose size can't be read waits for ever; a size without a gang is for nobody."""
     written = annotations_of(pod).get(GANG_SIZE, "")

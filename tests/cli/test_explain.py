@@ -13,6 +13,7 @@ from cardwise.cli.explanation import State
 from cardwise.cli.helps import HELPS, NEVER_FITS
 from cardwise.cli.main import cardwise
 from cardwise.cli.telling import duration
+from cardwise.doors import needs_extender
 from cardwise.errors import ApiError
 from cardwise.names import Door, EventReason, NodeReason, Reason
 from cardwise.settings import Scheduling, Settings
@@ -281,6 +282,15 @@ async def test_what_explain_cannot_see_is_left_to_the_controllers_latest_word() 
     assert found.reason == "VolumeNotReady"
     assert "but its volumes have to be there, and usable on that node: not" in printed(found)
     assert "it fits" not in printed(found)
+
+
+async def test_at_the_gate_a_field_of_kube_schedulers_is_told_in_the_controllers_words() -> None:
+    spread = {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}
+
+    found = await explained(gated(spec=spread), card_node())
+
+    assert found.reason == "NeedsExtenderDoor"
+    assert found.message == needs_extender("spec.topologySpreadConstraints")
 
 
 async def test_an_event_that_is_no_word_of_waiting_is_no_reason() -> None:

@@ -134,8 +134,7 @@ def _waiting(
         return replace(
             found,
             reason=EventReason.NEEDS_EXTENDER_DOOR.value,
-            message=f"{field} is not checked by the door {Door.GATES}: leave it out, or have the "
-            f"Pod placed by the door {Door.EXTENDER}",
+            message=doors.needs_extender(field),
         )
     if placement.node is None:
         return replace(found, reason=placement.reason, message=placement.message)

@@ -13,6 +13,7 @@ from cardwise.controller.gates.surroundings import Surroundings
 from cardwise.controller.gates.waiting import Waiting
 from cardwise.controller.metrics import Metrics
 from cardwise.controller.teller import Teller
+from cardwise.doors import needs_extender
 from cardwise.gangs import Gang, Key, incomplete, without_size
 from cardwise.ledger import Ledger
 from cardwise.model import Booking
@@ -65,7 +66,7 @@ class Holder:
         """Decide, and hold cards and room for a Pod; or say why not."""
         obstacle = self._surroundings.obstacle(waiting)
         if obstacle.unchecked:
-            told = _NEEDS_EXTENDER.format(obstacle.unchecked)
+            told = needs_extender(obstacle.unchecked)
             return Refusal(EventReason.NEEDS_EXTENDER_DOOR, lambda: told)
         if obstacle.waits_for:
             told = f"It waits for {obstacle.waits_for}, which is not there, or can't be used."
@@ -127,13 +128,6 @@ class Holder:
         for waiting, _ in held:
             self._ledger.drop_hold(waiting.pod.uid, self._clock.monotonic())
             self._book.release(waiting.pod.uid)
-
-
-_NEEDS_EXTENDER = (
-    "{} is judged by kube-scheduler alone, so this Pod can't be decided before it is queued. "
-    "Do without it (have a claim bound before, say), or have the door extender installed, too, and "
-    "make the Pod anew."
-)
 
 
 def _of_gang(gang: Gang, fit: int, size: int, refusal: Refusal) -> Refusal:
