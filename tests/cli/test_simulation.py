@@ -1,6 +1,7 @@
 """What ``cardwise simulate`` answers: its JSON, row by row."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -209,6 +210,66 @@ def test_a_tenant_of_a_card_that_its_node_does_not_have_is_noted(held, want, fir
 
 
 # Red: `_take_registered` does nothing, or does not ask for a GPUNode.
+_BEYOND = (
+    "Somebody wrote allocations past Cardwise, or the card offers less than it did; it is held by"
+)
+
+
+# Red: `_Cluster.complete` without `_complain`, or `_complain` without the one or the other.
+@pytest.mark.parametrize(
+    ("objects", "want"),
+    [
+        pytest.param(
+            [node(cards=1), *(tenant(f"t{n}", build.allocation("GPU-a", mib=9000)) for n in "ab")],
+            "CardOverbooked: GPU 0 (GPU-a) is given out beyond its size: 2/10 slots,"
+            f" 18000/15360 MiB, 0/100 % cores. {_BEYOND} default/ta, default/tb",
+            id="more memory than the card has",
+        ),
+        pytest.param(
+            [node(cards=1), *(tenant(f"t{n}", A1) for n in "abcdefghijk")],
+            "CardOverbooked: GPU 0 (GPU-a) is given out beyond its size: 11/10 slots,"
+            f" 11000/15360 MiB, 0/100 % cores. {_BEYOND} default/ta, default/tb, default/tc,"
+            " default/td and 7 more",
+            id="more slots than the card has",
+        ),
+        pytest.param(
+            [node(cards=2, cordoned=["GPU-a", "GPU-z"])],
+            'CordonNamesNoCard: spec.cordonedCards of its GPUNode names "GPU-z", which the node'
+            " does not report: if that is a slip, write a UUID of its cards (GPU-a, GPU-b)",
+            id="a cordon of no card in the GPUNode",
+        ),
+        pytest.param(
+            [node(cards=1), build.node_object("n1", cordon="gpu-a")],
+            "CordonNamesNoCard: the annotation hami.io/device-cordon of the Node names"
+            ' "gpu-a", which the node does not report: if that is a slip, write a UUID of its'
+            " cards (GPU-a)",
+            id="a cordon of no card on the Node",
+        ),
+        pytest.param(
+            [node(cards=1), build.node_object("n1", annotations={"hami.io/card-cordon": "GPU-a"})],
+            "CordonNamesNoCard: the annotation hami.io/card-cordon of the Node closes no card:"
+            " write hami.io/device-cordon",
+            id="an annotation of another name",
+        ),
+    ],
+)
+@pytest.mark.parametrize("reverse", [False, True], ids=["as written", "the other way round"])
+def test_what_is_wrong_with_a_nodes_cards_is_noted_in_the_controllers_words(
+    objects, want, reverse
+) -> None:
+    found = simulated(*(reversed(objects) if reverse else objects))
+
+    [note] = found.notes
+    assert re.fullmatch(r"f\.yaml:\d+: GPUNode n1: (.*)", note)[1] == want
+
+
+def test_full_cards_and_cordons_that_close_one_are_no_news() -> None:
+    full = tenant("t", build.allocation("GPU-a", mib=15360))
+    more = [build.pod(f"p{number}", gpumem=15360) for number in range(2)]
+
+    assert simulated(node(cards=2, cordoned=["GPU-b"]), full, *more).notes == ()
+
+
 def test_a_node_of_hamis_has_the_cards_that_its_registration_says() -> None:
     nodes = (hami.node("n1", 2), hami.node("n2", 2), build.gpunode("n2", 1))
     taken = build.pod("t", node="n1", gpumem=1, allocated=build.allocation("GPU-a"))

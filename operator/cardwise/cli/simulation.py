@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from cardwise.admission import admit, unknown_policies
+from cardwise.cli import complaints
 from cardwise.cli.answering import answered
 from cardwise.cli.documents import Document
 from cardwise.cli.placements import Placement, Simulation, shortened
@@ -37,6 +38,7 @@ from cardwise.names import (
 from cardwise.noderules import Needs, NodeBook
 from cardwise.settings import Settings
 from cardwise.wire.account import ClusterSize
+from cardwise.wire.cordons import misspelt_cordon
 from cardwise.wire.fields import at, quoted, text
 from cardwise.wire.gpunodes import cordoned_by_annotation, gpunode_of, offers_cards
 from cardwise.wire.pods import asks_cards, booking_of, bound_node, is_finished, request_of
@@ -95,6 +97,10 @@ class _Cluster:
         self._names: dict[str, None] = {}
         self._registered: dict[str, Document] = {}
         """Nodes that HAMi's device plugin says the cards of."""
+        self._reported: dict[str, Document] = {}
+        """What says the cards of each node."""
+        self._misspelt: dict[str, str] = {}
+        """By node: an annotation that is nearly the one that closes cards, mostly none."""
         self._tenants: list[tuple[Document, Booking]] = []
         self._size = ClusterSize(largest_card_mib=0, most_cards=0)
 
@@ -133,15 +139,26 @@ class _Cluster:
             for uuid in held if booking.node in reported else ():
                 if uuid not in there:
                     self._note(document, f"node {booking.node} has no card {uuid}, which it holds")
+        self._complain()
+
+    def _complain(self) -> None:
+        """Tell of cordons that close no card, and of cards that the tenants over-book."""
+        for name, document in self._reported.items():
+            if (account := self._ledger.account(name)) is None:
+                continue
+            told = complaints.stray_cordons(account, self._misspelt.get(name, ""))
+            for sentence in (*told, *complaints.overbooked(self._ledger.view(name))):
+                self._note(document, sentence)
 
     def _take_gpunode(self, document: Document, body: dict[str, Any]) -> None:
         try:
             report = gpunode_of(body)
         except BadGPUNode as error:
             raise BadDocument(f"{document.where}: {error}") from error
-        self._report(report)
+        self._report(report, document)
 
-    def _report(self, report: GPUNode) -> None:
+    def _report(self, report: GPUNode, document: Document) -> None:
+        self._reported[report.name] = document
         self._ledger.apply_gpunode(report, _NO_TIME)
         self._names[report.name] = None
         self._size = _grown(self._size, report)
@@ -157,13 +174,14 @@ class _Cluster:
             self._note(document, f"no card is read from HAMi's registration: {trouble}")
         else:
             self._note(document, _FROM_HAMI)
-        self._report(gpunode_of(built))
+        self._report(gpunode_of(built), document)
 
     def _take_node(self, document: Document, body: dict[str, Any]) -> None:
         name = document.name
         if is_registered(body):
             self._registered[name] = document
         self._names[name] = None
+        self._misspelt[name] = misspelt_cordon(body)
         self._node_book.apply_node(body)
         self._ledger.apply_node(
             name, offers_cards=offers_cards(body), cordoned=cordoned_by_annotation(body)

@@ -14,6 +14,7 @@ from cardwise.ledger import Ledger, Stage
 from cardwise.model import Booking, CardState, NodeView, PodRef
 from cardwise.names import ALLOCATED, EventReason
 from cardwise.wire import pods
+from cardwise.wire.phrases import beyond_size, given_text
 
 _log = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class Strangers:
             if not card.is_overbooked:
                 self._overbooked.pop((node, uuid), None)
                 continue
-            known, given = self._overbooked.get((node, uuid)), _given_of(card)
+            known, given = self._overbooked.get((node, uuid)), given_text(card)
             if known is None or (known[1] != given and now - known[0] >= _AGAIN_SECONDS):
                 self._overbooked[node, uuid] = now, given
                 self._tell_overbooked(view, uuid, card)
@@ -163,11 +164,8 @@ class Strangers:
     def _tell_overbooked(self, view: NodeView, uuid: str, card: CardState) -> None:
         account = self._ledger.account(view.name)
         by_hami = account is not None and account.by_hami
-        note = (
-            f"{view.name}: GPU {card.index} ({uuid}) is given out beyond its size:"
-            f" {_given_of(card)}. Somebody wrote allocations past Cardwise, or"
-            f" the card offers less than it did; {_HAMI_STARTS if by_hami else _AGENT_STARTS}"
-        )
+        starts = _HAMI_STARTS if by_hami else _AGENT_STARTS
+        note = f"{view.name}: {beyond_size(uuid, card)}; {starts}"
         _log.warning("%s", note)
         tenants = [] if account is None else [
             (self._since(pod.uid), pod)
@@ -180,13 +178,6 @@ class Strangers:
     def _since(self, uid: str) -> float:
         entry = self._ledger.entry(uid)
         return 0.0 if entry is None else entry.changed
-
-
-def _given_of(card: CardState) -> str:
-    return (
-        f"{card.used_slots}/{card.slots} slots, {card.used_memory_mib}/{card.memory_mib} MiB,"
-        f" {card.used_cores}/{card.cores} % cores"
-    )
 
 
 def _listed(uuids: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ scripts read them, so each phrase is made in one place.
 
 from collections.abc import Sequence
 
-from cardwise.model import WHOLE_CORES, Ask, Policy, Request, Signature
+from cardwise.model import WHOLE_CORES, Ask, CardState, Policy, Request, Signature
 from cardwise.names import NOUSE_TYPE, NOUSE_UUID, USE_TYPE, USE_UUID, VGPU_MODE
 
 MESSAGE_BYTES = 1024
@@ -45,6 +45,22 @@ def score_text(millionths: int) -> str:
 def cards_text(count: int) -> str:
     """Print a number of cards."""
     return f"{count} card" if count == 1 else f"{count} cards"
+
+
+def given_text(card: CardState) -> str:
+    """Say what is given out of a card: ``2/10 slots, 2000/15360 MiB, 0/100 % cores``."""
+    return (
+        f"{card.used_slots}/{card.slots} slots, {card.used_memory_mib}/{card.memory_mib} MiB,"
+        f" {card.used_cores}/{card.cores} % cores"
+    )
+
+
+def beyond_size(uuid: str, card: CardState) -> str:
+    """Say of an over-booked card how much is given out of it, and how that comes about."""
+    return (
+        f"GPU {card.index} ({uuid}) is given out beyond its size: {given_text(card)}. Somebody"
+        " wrote allocations past Cardwise, or the card offers less than it did"
+    )
 
 
 def ask_text(signature: Signature, names: Sequence[str] = ()) -> str:

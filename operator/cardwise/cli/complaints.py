@@ -1,0 +1,47 @@
+"""What is wrong with a node's cards although it is nobody's refusal: told beside the answer.
+
+In the words of the controller, which tells the same by events and conditions.
+"""
+
+from cardwise.ledger.nodes import NodeAccount
+from cardwise.model import NodeView
+from cardwise.names import EventReason, NodeEvent
+from cardwise.wire.cordons import trouble_of
+from cardwise.wire.phrases import beyond_size
+
+_TENANTS_TOLD = 4
+
+
+def stray_cordons(account: NodeAccount, misspelt: str = "") -> list[str]:
+    """A sentence on what of a node's cordons closes no card, if anything.
+
+    Args:
+        account: the node.
+        misspelt: an annotation of its Node that is nearly the one that closes cards.
+    """
+    uuids = [card.uuid for card in account.cards()]
+    if account.report is None or not uuids:
+        return []  # of a node that reports no card nothing can be said
+    told = trouble_of(
+        uuids,
+        by_spec=account.report.cordoned,
+        by_annotation=account.cordoned,
+        misspelt=misspelt,
+    )
+    return [f"{NodeEvent.CORDON_STRAY}: {told}"] if told else []
+
+
+def overbooked(view: NodeView) -> list[str]:
+    """A sentence on each over-booked card of a node, with who holds it."""
+    cards = zip(view.uuids, view.state.cards, view.tenants, strict=True)
+    return [
+        f"{EventReason.CARD_OVERBOOKED}: {beyond_size(uuid, card)}; {_held_by(tenants)}"
+        for uuid, card, tenants in cards
+        if card.is_overbooked
+    ]
+
+
+def _held_by(tenants: tuple[str, ...]) -> str:
+    more = len(tenants) - _TENANTS_TOLD
+    named = ", ".join(tenants[:_TENANTS_TOLD])
+    return f"it is held by {named}" + (f" and {more} more" if more > 0 else "")
