@@ -131,7 +131,9 @@ CONDITION_OWNER_CONFLICT = "ResourceOwnerConflict"
 """Likewise, and the controller's: two device plugins write one Node's ``nvidia.com/gpu``."""
 CONDITION_CORDON_STRAY = "CordonNamesNoCard"
 """Likewise: somebody wrote a cordon that closes no card."""
-CONTROLLER_CONDITIONS = (CONDITION_OWNER_CONFLICT, CONDITION_CORDON_STRAY)
+CONDITION_UNREADABLE = "NodeHasUnreadableAllocation"
+"""Likewise: a Pod's allocation there can't be read, so the node takes no new one."""
+CONTROLLER_CONDITIONS = (CONDITION_OWNER_CONFLICT, CONDITION_CORDON_STRAY, CONDITION_UNREADABLE)
 
 ANNOTATION_BYTES_AT_BIND = 250 * 1024
 """Above 256 KiB of annotations every later status update of a Pod fails, so /bind stops before."""

@@ -191,6 +191,28 @@ async def test_a_pod_that_fits_now_is_told_where() -> None:
     assert "As the cluster is now it fits: n1: GPU 0 (GPU-a) 1000 MiB" in printed(found)
 
 
+async def test_over_booked_cards_and_cordons_of_none_are_noted_in_the_controllers_words() -> None:
+    # Red: `_decided` without `complaints`; or they are asked of the views without the Pod; or, for
+    # a placed Pod, of all nodes.
+    wrong = card_node("n1", 1, cordoned=["GPU-z"])
+    both = [tenant(name, "GPU-a", mib=9000) for name in ("t", "u")]
+    elsewhere = card_node("n2", 1, cordoned=["GPU-z"])
+    pod = waiting(gpumem=16000, policy=None)
+
+    found = await explained(pod, wrong, *both, elsewhere, node("bare"))
+    of_placed = await explained(both[0], wrong, both[1], elsewhere)
+
+    stray = 'CordonNamesNoCard: spec.cordonedCards of its GPUNode names "GPU-z", which the node'
+    beyond = "CardOverbooked: GPU 0 (GPU-a) is given out beyond its size: 2/10 slots, 18000/15360"
+    for notes, nodes in ((found.notes, ("n1", "n1", "n2")), (of_placed.notes, ("n1", "n1"))):
+        starts = [f"node {name}: " for name in nodes]
+        assert [note[: len(start)] for note, start in zip(notes, starts, strict=True)] == starts
+        assert stray in notes[0]
+        assert beyond in notes[1]
+        assert notes[1].endswith("it is held by default/t, default/u")
+    assert "default/t, default/u (over-booked)" in printed(found)
+
+
 async def test_finished_pods_hold_nothing() -> None:
     ended = tenant("t", "GPU-a", phase="Succeeded")
 

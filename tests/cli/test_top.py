@@ -27,6 +27,11 @@ def used(gpunode, *rows):
     return gpunode
 
 
+def condition(word, status="True", message=""):
+    """A condition of a GPUNode."""
+    return {"type": word, "status": status, "reason": "Word", "message": message}
+
+
 async def shown(*objects, **wish):
     """The lines that a pipe is told, blanks squeezed."""
     wished, out = Wish(**wish), io.StringIO()
@@ -63,6 +68,42 @@ async def test_a_card_is_shown_with_its_room_and_state(fields, use, free, state)
 
     assert (card["freeMiB"], card["state"]) == (free, state)
     assert card["open"] is (state == "ok")
+
+
+@pytest.mark.parametrize("counted", [False, True], ids=["as written", "counted from the Pods"])
+async def test_a_node_that_an_unreadable_allocation_closes_has_no_room(counted) -> None:
+    # Red: `_closed_by` is not asked, or takes a condition that holds no more.
+    word = "NodeHasUnreadableAllocation"
+    gpunode, open_one = build.gpunode("n1", 1), build.gpunode("n2", 1)
+    gpunode["status"]["conditions"] = [condition(word, message="Pod default/x: why")]
+    open_one["status"]["conditions"] = [condition(word, "False")]
+    cluster = [node("n1"), gpunode, node("n2"), open_one]
+    broken = build.pod("x", node="n1", allocated="nonsense")
+
+    answer = await told(*cluster, broken, counted=counted)
+
+    found = {each["node"]: each for each in answer["nodes"]}
+    assert [found[name]["state"] for name in ("n1", "n2")] == [word, "ok"]
+    assert [found[name]["cards"][0]["open"] for name in ("n1", "n2")] == [False, True]
+    assert answer["totals"]["freeMiB"] == 15360
+    assert answer["notes"] == [f"node n1: {word}: Pod default/x: why"]
+
+
+async def test_what_the_controller_says_of_a_node_is_told_of_the_nodes_that_are_shown() -> None:
+    # Red: `by_condition` tells of all nodes, of every condition, or of all thousand.
+    crowd = [(node(f"m{n}"), build.gpunode(f"m{n}", 1)) for n in range(6)]
+    for _, each in crowd:
+        stray = condition("CordonNamesNoCard", message="a slip")
+        each["status"]["conditions"] = [condition("Ready"), stray]
+
+    one = await told(*crowd, nodes=("m3",))
+    everybody = await told(*crowd)
+
+    assert one["notes"] == ["node m3: CordonNamesNoCard: a slip"]
+    assert everybody["notes"][-1] == (
+        "2 more like these: status.conditions of the GPUNodes has the rest"
+    )
+    assert len(everybody["notes"]) == 5
 
 
 async def test_the_cards_of_few_nodes_are_shown_one_a_line() -> None:

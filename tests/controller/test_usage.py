@@ -104,6 +104,33 @@ async def test_after_a_start_only_nodes_that_tell_something_else_are_written() -
     assert sorted(written(world)) == ["n2", "n3", "n4", "n5", "n7"]
 
 
+async def test_a_node_that_an_unreadable_allocation_closes_says_so_until_it_is_mended() -> None:
+    # Red: `Ledger._close` or `_reopen` without `touched`; `_conditions` without `unreadable`; or
+    # `Unreadable` takes the time of now at each write.
+    world = await fresh(build.gpunode("n1"), build.gpunode("n2"))
+    usage, word = world.controller.usage, "NodeHasUnreadableAllocation"
+
+    async def told() -> list[Json]:
+        await usage.write_some()
+        status = world.cluster.get("GPUNode", "n1")["status"]
+        return [each for each in status.get("conditions", []) if each["type"] == word]
+
+    assert await told() == []
+    for name in ("a", "b"):
+        world.mirror.see_pod(build.pod(name, node="n1", allocated="nonsense"), deleted=False)
+        [first] = await told()
+        await passing(5.0)
+    [both] = await told()
+    assert first["status"] == both["status"] == "True"
+    assert first["message"].startswith("Pod default/a: hami.io/vgpu-devices-allocated ")
+    assert "(and 1 more Pods likewise)" in both["message"]
+    assert first["lastTransitionTime"] == both["lastTransitionTime"]
+
+    for name in ("a", "b"):
+        world.mirror.see_pod(build.pod(name, node="n1"), deleted=True)
+    assert await told() == []
+
+
 async def test_questions_are_answered_while_many_nodes_are_looked_at() -> None:
     # Red: `write_some` without a pause.
     world = await fresh(*(build.gpunode(f"n{number}") for number in range(100)))

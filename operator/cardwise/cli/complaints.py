@@ -3,13 +3,21 @@
 In the words of the controller, which tells the same by events and conditions.
 """
 
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
 from cardwise.ledger.nodes import NodeAccount
 from cardwise.model import NodeView
-from cardwise.names import EventReason, NodeEvent
+from cardwise.names import CONTROLLER_CONDITIONS, EventReason, NodeEvent
 from cardwise.wire.cordons import trouble_of
+from cardwise.wire.fields import at, text
+from cardwise.wire.gpunodes import conditions_of
 from cardwise.wire.phrases import beyond_size
 
+Json = dict[str, Any]
 _TENANTS_TOLD = 4
+_TOLD = 4
+"""Sentences of one kind: a note must not bury the answer."""
 
 
 def stray_cordons(account: NodeAccount, misspelt: str = "") -> list[str]:
@@ -39,6 +47,24 @@ def overbooked(view: NodeView) -> list[str]:
         for uuid, card, tenants in cards
         if card.is_overbooked
     ]
+
+
+def by_condition(gpunodes: Iterable[Json], names: Collection[str]) -> list[str]:
+    """A sentence on each thing that the controller says is wrong with one of some nodes."""
+    told = [
+        f"node {name}: {condition.type}: {condition.message}"
+        for document in gpunodes
+        if (name := text(at(document, "metadata", "name"))) in names
+        for condition in conditions_of(document)
+        if condition.holds and condition.type in CONTROLLER_CONDITIONS
+    ]
+    return some(told, "status.conditions of the GPUNodes has the rest")
+
+
+def some(sentences: Sequence[str], rest: str) -> list[str]:
+    """The first few of many sentences, and where the others stand."""
+    more = len(sentences) - _TOLD
+    return [*sentences[:_TOLD], *([f"{more} more like these: {rest}"] if more > 0 else [])]
 
 
 def _held_by(tenants: tuple[str, ...]) -> str:

@@ -299,7 +299,10 @@ def _decided(
         without={uid},
         preemption_note=request.priority > 0,
     )
-    notes = [*found.notes, *world.notes]
+    # Of a placed Pod only its own nodes matter.
+    at_issue = [node, placement.node] if node is not None else sorted(world.ledger.node_names())
+    wrong = world.complaints(dict.fromkeys(name for name in at_issue if name is not None))
+    notes = [*found.notes, *world.notes, *wrong]
     if (field := unchecked(pod)) and found.door is not Door.GATES:
         notes.append(f"{field} is kube-scheduler's to judge, and was not looked at")
     if needs.claims:

@@ -8,7 +8,12 @@ from cardwise.cli.world import World
 from cardwise.errors import BadGPUNode
 from cardwise.ledger.nodes import NodeAccount
 from cardwise.model import NO_USE, Card, CardState, CardUse, NodeView
-from cardwise.names import MODE_MIG, NodeReason, Reason
+from cardwise.names import (
+    CONDITION_UNREADABLE,
+    MODE_MIG,
+    NodeReason,
+    Reason,
+)
 from cardwise.wire import gpunodes, pods
 from cardwise.wire.fields import at, items, text
 
@@ -115,7 +120,8 @@ def nodes_of(
         view = world.ledger.view(name)
         if account is None or view.problem is Reason.NODE_HAS_NO_CARDS:
             continue
-        word = view.problem or (NodeReason.UNSCHEDULABLE if name in cordoned else None)
+        by_kubectl = NodeReason.UNSCHEDULABLE if name in cordoned else None
+        word = view.problem or _closed_by(written.get(name)) or by_kubectl
         found.append(_node(view, account, written.get(name), word))
     return found
 
@@ -262,6 +268,13 @@ def _state(card: Card, state: CardState, use: CardUse) -> str:
         return "in MIG mode"
     over = use.slots > card.slots or use.memory_mib > card.memory_mib or use.cores > card.cores
     return "over-booked" if over else OK
+
+
+def _closed_by(written: Json | None) -> Reason | None:
+    """Why the controller says that a node takes no new Pod, where its Pods were not read."""
+    told = gpunodes.conditions_of(written) if written is not None else ()
+    closed = any(each.holds and each.type == CONDITION_UNREADABLE for each in told)
+    return Reason.NODE_UNREADABLE if closed else None
 
 
 def _uses(document: Json) -> dict[str, CardUse]:

@@ -236,7 +236,9 @@ def _card_rows(today: Placement, name: str) -> Iterator[tuple[str, ...]]:
             score_text(verdict.score) if verdict else "",
             (verdict.reason.value if verdict.reason else "kept") if verdict else "",
             free_text(card),
-            ", ".join(tenants) + (" (exclusive)" if card.exclusive else ""),
+            ", ".join(tenants)
+            + (" (exclusive)" if card.exclusive else "")
+            + (" (over-booked)" if card.is_overbooked else ""),
         )
 
 

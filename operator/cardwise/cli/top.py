@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.live import Live
 
 from cardwise import options
+from cardwise.cli import complaints
 from cardwise.cli.connecting import (
     all_of,
     asked,
@@ -140,11 +141,12 @@ async def look(reader: ClusterReader, wish: Wish) -> Picture:
     )
     if missing := sorted(set(only).difference(node.name for node in found)):
         raise ApiError(404, f"there is no node with cards named {', '.join(missing)}")
+    shown = {node.name for node in found}
     return Picture(
         now=now,
         nodes=found,
         namespaces=namespaces_of(world, pods, only=only) if wish.namespaces else None,
-        notes=(*notes, *world.notes),
+        notes=(*notes, *world.notes, *complaints.by_condition(documents, shown)),
     )
 
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from cardwise.cli import complaints
 from cardwise.errors import BadAllocation, BadGPUNode
 from cardwise.ledger import Ledger, Sighting
 from cardwise.model import GPUNode, NodeView
 from cardwise.names import ALLOCATED
 from cardwise.noderules import Needs, NodeBook
 from cardwise.settings import Settings
-from cardwise.wire import gpunodes, pods, quotas
+from cardwise.wire import cordons, gpunodes, pods, quotas
 from cardwise.wire.account import ClusterSize
 from cardwise.wire.fields import at, text
 
@@ -53,6 +54,8 @@ class World:
         self.book = NodeBook(ignored=ignored)
         self.notes: list[str] = []
         """Sentences about objects that can't be read."""
+        self._misspelt: dict[str, str] = {}
+        """By node: an annotation that is nearly the one that closes cards, mostly none."""
         self._now = objects.now
         self._settings = settings
         for document in objects.gpunodes:
@@ -81,6 +84,16 @@ class World:
             views[entry.node] = self.ledger.view(entry.node, without={without})
         return views
 
+    def complaints(self, names: Iterable[str]) -> list[str]:
+        """What is wrong with the cards of some nodes although it is nobody's refusal."""
+        told = []
+        for name in names:
+            if (account := self.ledger.account(name)) is not None:
+                stray = complaints.stray_cordons(account, self._misspelt.get(name, ""))
+                wrong = (*stray, *complaints.overbooked(self.ledger.view(name)))
+                told += [f"node {name}: {sentence}" for sentence in wrong]
+        return complaints.some(told, "cardwise top has the cards")
+
     def _take_gpunode(self, document: Json) -> None:
         try:
             report = gpunodes.gpunode_of(document)
@@ -90,9 +103,11 @@ class World:
         self.ledger.apply_gpunode(report, _reported(report, self._now))
 
     def _take_node(self, document: Json) -> None:
+        name = text(at(document, "metadata", "name"))
+        self._misspelt[name] = cordons.misspelt_cordon(document)
         self.book.apply_node(document)
         self.ledger.apply_node(
-            text(at(document, "metadata", "name")),
+            name,
             offers_cards=gpunodes.offers_cards(document),
             cordoned=gpunodes.cordoned_by_annotation(document),
         )

@@ -29,6 +29,7 @@ from cardwise.controller.shadow import Shadow
 from cardwise.controller.strangers import Strangers
 from cardwise.controller.teller import Teller
 from cardwise.controller.tenure import Election, Tenure
+from cardwise.controller.unreadable import Unreadable
 from cardwise.controller.usage import UsageWriter
 from cardwise.controller.waker import Waker
 from cardwise.controller.watch import Health, Watchman
@@ -74,6 +75,7 @@ class Controller:
     rejected: RejectedPods = field(init=False)
     owners: Owners = field(init=False)
     cordons: Cordons = field(init=False)
+    unreadable: Unreadable = field(init=False)
     usage: UsageWriter = field(init=False)
     activity: Activity | None = field(init=False)
     gates_door: GatesDoor | None = field(init=False)
@@ -147,6 +149,7 @@ class Controller:
         self.rejected = self._rejected(notes)
         self.owners = Owners(self.ledger, self.clock, notes)
         self.cordons = Cordons(self.ledger, self.clock, notes)
+        self.unreadable = Unreadable(self.ledger, self.clock)
         self.mirror.followers += [self.rejected, self.owners, self.cordons]
         self.hami_nodes = self._hami_nodes()
         self.shadow = self._shadow()
@@ -245,7 +248,8 @@ class Controller:
 
     def _conditions(self, node: str) -> tuple[Condition, ...]:
         """What the controller has to say of a node, on its GPUNode."""
-        return (*self.owners.conditions(node), *self.cordons.conditions(node))
+        tellers = (self.owners, self.cordons, self.unreadable)
+        return tuple(each for teller in tellers for each in teller.conditions(node))
 
     def _begin(self) -> None:
         """This replica has become active: what the other one left undone is not known."""

@@ -226,6 +226,7 @@ class Accounts:
         account = self._nodes.get(node)
         if account is not None and account.clear_unreadable(pod.uid):
             self.grew = True
+            self.touched.add(node)
             self._forget_if_empty(account)
 
     def _recount_quota(self, account: NodeAccount) -> None:

@@ -202,6 +202,7 @@ class Ledger(Accounts):
         if entry.node != node:
             self._free(entry)
         self._account(node).mark_unreadable(entry.pod, why)
+        self.touched.add(node)
         entry.node = node
 
     def _see_bound_without_cards(self, entry: PodEntry, node: str, version: int) -> None:

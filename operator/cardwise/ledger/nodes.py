@@ -136,6 +136,10 @@ class NodeAccount:
         """Whether this Pod's allocation can't be read."""
         return uid in self._unreadable
 
+    def unreadable(self, without: Collection[str] = ()) -> list[tuple[PodRef, str]]:
+        """The Pods whose allocation can't be read, and why; in the order of their UIDs."""
+        return [known for uid, known in sorted(self._unreadable.items()) if uid not in without]
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing is known of the node any more."""
@@ -260,9 +264,8 @@ class NodeAccount:
 
     def _closed(self, without: Collection[str]) -> tuple[Reason | None, str]:
         """Why a node whose agent reports takes no Pod all the same, and what it means."""
-        for uid, (pod, why) in sorted(self._unreadable.items()):
-            if uid not in without:
-                return Reason.NODE_UNREADABLE, f"Pod {pod}: {why}"
+        for pod, why in self.unreadable(without):
+            return Reason.NODE_UNREADABLE, f"Pod {pod}: {why}"
         if self.rejects:
             return Reason.NODE_REJECTS_PODS, self.rejects
         if self.by_hami and not self._handing <= set(without):
