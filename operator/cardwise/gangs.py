@@ -5,11 +5,12 @@ on the Pods, or in the PodGroup of that name.
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cardwise.doors import MOST_PODS, gang_size
+from cardwise.model import NodeView
 from cardwise.names import GANG, GANG_SIZE, POD_GROUP_LABEL
 from cardwise.wire.fields import annotations_of, at, quoted, text
 from cardwise.wire.pods import pod_ref
@@ -63,6 +64,28 @@ def size_said(gangs: Iterable[Gang | None]) -> int | None:
 def incomplete(gang: Gang, here: int, size: int) -> str:
     """The sentence for a gang of which some Pods are missing."""
     return f"Gang {gang}: {here} of its {size} Pods are here; none is placed before all are."
+
+
+def as_not_placed(view: NodeView, members: Set[str]) -> NodeView:
+    """A node as it is to be told of, while a gang is tried on it: nobody should look for its Pods.
+
+    Args:
+        view: with cards that are held for members of the gang, to see whether all fit.
+        members: their ``namespace/name``.
+
+    Returns:
+        In place of those members, one text in front of each card's tenants that says what they are.
+    """
+    return replace(view, tenants=tuple(_told_apart(names, members) for names in view.tenants))
+
+
+def _told_apart(tenants: Sequence[str], members: Set[str]) -> tuple[str, ...]:
+    tried = [name for name in tenants if name in members]
+    if not tried:
+        return tuple(tenants)
+    more = f" and {len(tried) - 1} more" if len(tried) > 1 else ""
+    others = (name for name in tenants if name not in members)
+    return (f"{tried[0]}{more} (of this gang, not placed)", *others)
 
 
 def without_size(gang: Gang, wrong: str = "") -> str:

@@ -1,11 +1,12 @@
 """Say what was decided: log lines and events, the same account in both."""
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 
 from cardwise import policy
 from cardwise.controller.recorder import Recorder
 from cardwise.engine.idle import hopeless
+from cardwise.gangs import as_not_placed
 from cardwise.ledger import Ledger, Stage
 from cardwise.model import (
     Booking,
@@ -115,17 +116,26 @@ class Teller:
         self._post_refusal(pod, now, again)
         return ""
 
-    def account(self, decision: Decision, reason: WaitReason, others: Mapping[str, str]) -> str:
+    def account(
+        self,
+        decision: Decision,
+        reason: WaitReason,
+        others: Mapping[str, str],
+        *,
+        tried: Set[str] = frozenset(),
+    ) -> str:
         """Log a refusal that is news, and return what to tell the Pods that it is the answer for.
 
         Args:
             decision: with the outcome of every candidate.
             reason: the leading reason.
             others: the nodes with cards that are no candidates, and why.
+            tried: ``namespace/name`` of the rest of its gang, where cards are held for those to see
+                whether all fit.
         """
         self.on_decision("refused", reason)
         self._log_refusal(decision, reason, news=True)
-        return self._account(decision, reason, what="nodes", others=others)
+        return self._account(decision, reason, what="nodes", others=others, tried=tried)
 
     def waits(self, pod: PodRef, reason: WaitReason, message: Callable[[], str]) -> None:
         """A Pod waits, and why; said once a minute at most, and made only then."""
@@ -139,10 +149,11 @@ class Teller:
         *,
         what: str = "candidate nodes",
         others: Mapping[str, str] | None = None,
+        tried: Set[str] = frozenset(),
     ) -> str:
         return pending_message(
             decision,
-            _Views(self._ledger, decision.outcomes),
+            _Views(self._ledger, decision.outcomes, tried),
             what=what,
             name_tenants=self._settings.events.nameTenants,
             quota=self._quota(decision.request) if reason is Reason.QUOTA else None,
@@ -251,12 +262,16 @@ class Teller:
 class _Views(Mapping[str, NodeView]):
     """The nodes of a decision, looked up as they are told of: a message tells of a few."""
 
-    def __init__(self, ledger: Ledger, names: Collection[str]) -> None:
+    def __init__(
+        self, ledger: Ledger, names: Collection[str], tried: Set[str] = frozenset()
+    ) -> None:
         self._ledger = ledger
         self._names = names
+        self._tried = tried
 
     def __getitem__(self, name: str) -> NodeView:
-        return self._ledger.view(name)
+        view = self._ledger.view(name)
+        return as_not_placed(view, self._tried) if self._tried else view
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

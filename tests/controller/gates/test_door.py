@@ -592,6 +592,21 @@ async def test_a_gang_that_does_not_fit_holds_nothing() -> None:
         assert None not in [where(world, pod) for pod in pods_of_gang]
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["others are named", "others are not"])
+async def test_a_gangs_own_trial_is_told_apart_from_the_tenants(named: bool) -> None:
+    # Red: `hold_gang` without `held` to `hold`, or the account by the ledger's own views.
+    tenant = build.pod("t", namespace="other", node="n1", allocated=build.allocation("GPU-n1-a"))
+    settings = Settings(scheduling=Scheduling(door=Door.GATES), events=Events(nameTenants=named))
+    members = gang(4, 4, gpumem=6000, policy=None)
+    async with door(*node(cards=1), tenant, *members, settings=settings) as world:
+        [note] = {note for _, note in await world.events() if note.startswith("Gang")}
+
+    held = "default/g0 and 1 more (of this gang, not placed)"
+    tenants = "other/t" if named else "1 of other namespaces"
+    assert note.startswith("Gang g: 2 of 4 Pods would fit. 0/1 nodes can take 1 card with 6000 MiB")
+    assert f"largest free 2360 MiB, total free 2360 MiB; GPU 0: {held}, {tenants})" in note
+
+
 async def test_the_size_of_a_gang_may_stand_in_its_pod_group() -> None:
     group = {
         "kind": "PodGroup",

@@ -62,8 +62,13 @@ class Holder:
         self.ask_size: Callable[[Key], None] = lambda _: None
         """Called where nobody said how many Pods a gang has."""
 
-    def hold(self, waiting: Waiting) -> Booking | Refusal:
-        """Decide, and hold cards and room for a Pod; or say why not."""
+    def hold(self, waiting: Waiting, after: Sequence[Held] = ()) -> Booking | Refusal:
+        """Decide, and hold cards and room for a Pod; or say why not.
+
+        Args:
+            waiting: the Pod.
+            after: what is held for others of its gang, to see whether all of it fit.
+        """
         obstacle = self._surroundings.obstacle(waiting)
         if obstacle.unchecked:
             told = needs_extender(obstacle.unchecked)
@@ -81,7 +86,12 @@ class Holder:
             reason = reason_of(decision, lambda: self._surroundings.others(waiting))
             return Refusal(
                 reason,
-                lambda: self._teller.account(decision, reason, self._surroundings.others(waiting)),
+                lambda: self._teller.account(
+                    decision,
+                    reason,
+                    self._surroundings.others(waiting),
+                    tried={str(member.pod) for member, _ in after},
+                ),
             )
         self._book.take(waiting.pod.uid, decision.node, waiting.needs)
         self._teller.chosen(decision, self._ledger.view(decision.node))
@@ -115,7 +125,7 @@ class Holder:
         grew = self._ledger.grew, self._book.grew
         held: list[Held] = []
         for waiting in members[:size]:
-            booking = self.hold(waiting)
+            booking = self.hold(waiting, held)
             if isinstance(booking, Refusal):
                 refused(_of_gang(gang, len(held), size, booking))
                 self._let_go(held)
