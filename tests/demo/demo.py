@@ -16,6 +16,7 @@ from rich.console import Console
 
 from cardwise.names import Door
 from controlplane.launcher import ControlPlane, ControlPlaneError, KubectlError
+from demo import kept
 from demo.hami_play import HamiPlay
 from demo.matrix import MATRIX, Step
 from demo.theatre import Theatre, Unexpected
@@ -62,8 +63,7 @@ def main() -> int:
     if options.stop:
         return _stop_kept()
     if options.keep and not options.owner:
-        _stop_kept(quiet=True)
-        return _run_detached()
+        return _stop_kept(quiet=True) or _run_detached()
     if options.hami:
         return _play_hami(keep=options.keep)
     return _play(options.door, keep=options.keep)
@@ -133,8 +133,7 @@ def _keep(cp: ControlPlane, console: Console) -> None:
     console.print(
         "  .venv/bin/kubectl apply -f examples/cluster/pod.yaml\n\nand stop it with: make demo-stop"
     )
-    _PID_FILE.parent.mkdir(parents=True, exist_ok=True)
-    _PID_FILE.write_text(str(os.getpid()))
+    kept.note(_PID_FILE)
     # From here on nobody listens: what is still printed must not fail for want of a reader.
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
@@ -143,7 +142,6 @@ def _keep(cp: ControlPlane, console: Console) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     stop.wait()
-    _PID_FILE.unlink(missing_ok=True)
 
 
 def _run_detached() -> int:
@@ -169,22 +167,11 @@ def _run_detached() -> int:
 
 
 def _stop_kept(*, quiet: bool = False) -> int:
-    """Stop what an earlier run left running."""
-    try:
-        number = int(_PID_FILE.read_text())
-        # The number may be another process's by now: after a reboot, say.
-        if b"demo.py" not in Path(f"/proc/{number}/cmdline").read_bytes():
-            raise ProcessLookupError(number)
-        os.kill(number, signal.SIGTERM)
-    except (OSError, ValueError):
-        _PID_FILE.unlink(missing_ok=True)
-        if not quiet:
-            print("No demo is running.")
-    else:
-        _PID_FILE.unlink(missing_ok=True)
-        if not quiet:
-            print("The demo is stopped.")
-    return 0
+    """Stop what an earlier run left running, and wait until it has ended."""
+    ending = kept.stop(_PID_FILE)
+    if not quiet or ending.status:
+        print(ending.told)
+    return ending.status
 
 
 if __name__ == "__main__":
