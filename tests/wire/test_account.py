@@ -88,8 +88,9 @@ def test_the_message_of_the_law_is_word_for_word() -> None:
         pytest.param(
             refused(FULL, Reason.CARD_TYPE, FULL, FULL, detail="cards in mig mode wait"),
             view("n", card(0, mode="mig"), card(1), card(2)),
-            "n: 2/3 CardInsufficientMemory (largest free 15360 MiB, total free 30720 MiB),"
-            " 1/3 CardTypeMismatch (cards in mig mode wait; GPU 0: NVIDIA-Tesla T4 in mode mig).",
+            "n: 2/3 CardInsufficientMemory (largest free 15360 MiB, total free 30720 MiB on these 2"
+            " cards), 1/3 CardTypeMismatch (cards in mig mode wait; GPU 0: NVIDIA-Tesla T4 in mode"
+            " mig).",
             id="what the engine said of modes stands with the cards it is about",
         ),
         pytest.param(
@@ -120,22 +121,23 @@ def test_the_message_of_the_law_is_word_for_word() -> None:
         pytest.param(
             refused(FULL, FULL, None),
             view("n", card(0, used=15000), card(1)),
-            "n: 1/2 CardInsufficientMemory (largest free 360 MiB, total free 360 MiB),"
-            " 1/2 could take it.",
+            "n: 1/2 CardInsufficientMemory (largest free 360 MiB, total free 360 MiB on this"
+            " card), 1/2 could take it.",
             id="a card that could take it is told of: one too few",
         ),
         pytest.param(
             refused(TAKEN, FULL, TAKEN, FULL),
             view("n", card(0), card(1), card(2), tenants=((), ("x/y",), ())),
             "n: 1/3 ExclusiveDeviceAllocateConflict (GPU 1: x/y), 2/3 CardInsufficientMemory"
-            " (largest free 15360 MiB, total free 30720 MiB).",
+            " (largest free 15360 MiB, total free 30720 MiB on these 2 cards).",
             id="the node's leading word comes first, even where it is not the most frequent",
         ),
         pytest.param(
             refused(TAKEN, TAKEN, Reason.CARD_CORDONED, FULL, FULL),
             view("n", *(card(index) for index in range(4))),
             "n: 1/4 ExclusiveDeviceAllocateConflict (GPU 0), 2/4 CardInsufficientMemory"
-            " (largest free 15360 MiB, total free 30720 MiB), 1/4 CardCordoned (GPU 1).",
+            " (largest free 15360 MiB, total free 30720 MiB on these 2 cards), 1/4 CardCordoned"
+            " (GPU 1).",
             id="after the leading word the more frequent ones",
         ),
         pytest.param(

@@ -3,7 +3,7 @@
 One short function a word, in a table, so that a new word is one line.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cardwise.model import CardState, CardVerdict, NodeView
 from cardwise.names import Reason
@@ -87,7 +87,13 @@ class CardDetails:
     def _memory(self, indexes: Sequence[int]) -> str:
         free = {i: max(0, card.memory_mib - card.used_memory_mib) for i, card in self._of(indexes)}
         text = f"largest free {max(free.values())} MiB, total free {sum(free.values())} MiB"
-        return f"{text}{self._before}{self._holders(free)}"
+        return f"{text}{self._of_those(free)}{self._before}{self._holders(free)}"
+
+    def _of_those(self, told: Collection[int]) -> str:
+        """Which cards a sum is of, where it is not the node's: others may have room, too."""
+        if len(told) == len(self._cards):
+            return ""
+        return f" on these {len(told)} cards" if len(told) > 1 else " on this card"
 
     def _cores(self, indexes: Sequence[int]) -> str:
         free = {i: max(0, card.cores - card.used_cores) for i, card in self._of(indexes)}
