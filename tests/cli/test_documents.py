@@ -133,7 +133,15 @@ def test_a_kind_of_another_group_is_not_taken_for_ours() -> None:
         pytest.param("0000:00:04.0", "0000:00:04.0", id="a PCI address is no number"),
         pytest.param("2026-11-29T12:00:00Z", "2026-11-29T12:00:00Z", id="a time is a text"),
         pytest.param("1e3", "1e3", id="a quantity is a text"),
-        pytest.param("010", "010", id="digits with a zero in front are a text"),
+        pytest.param("010", 8, id="digits with a zero in front are octal"),
+        pytest.param("0o17", 15, id="as are those with an o"),
+        pytest.param("0x1F", 31, id="a number in base 16"),
+        pytest.param("0b11", 3, id="a number in base 2"),
+        pytest.param("1_000", 1000, id="a number with its thousands apart"),
+        pytest.param("-0", 0, id="nothing"),
+        pytest.param("089", "089", id="digits that are not octal"),
+        pytest.param("0x", "0x", id="a base without digits"),
+        pytest.param("'010'", "010", id="what is quoted is a text"),
         pytest.param("1:30", "1:30", id="minutes are a text"),
         pytest.param("1000", 1000, id="a number"),
         pytest.param("1.5", 1.5, id="a fraction"),
@@ -336,6 +344,14 @@ def test_files_are_read_in_order_and_a_dash_is_standard_input(tmp_path, monkeypa
         ("a", f"{path}:1"),
         ("b", "standard input:1"),
     ]
+
+
+def test_standard_input_is_read_once(monkeypatch) -> None:
+    # Red: the second dash reads nothing, and nobody is told.
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"{}")))
+
+    with pytest.raises(BadDocument, match=r"^standard input: it is named twice"):
+        documents.read(["-", "-"])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 import build
 from cardwise import names
-from cardwise.cli.explain import explain, explain_pod
+from cardwise.cli.explain import explain, explain_pod, meant
 from cardwise.cli.explanation import State
 from cardwise.cli.helps import HELPS, NEVER_FITS
 from cardwise.cli.main import cardwise
@@ -567,6 +567,33 @@ def test_the_command_says_in_one_sentence_that_there_is_no_kubeconfig(tmp_path) 
     assert result.stderr == (
         f"Error: no cluster to talk to: there is no kubeconfig {tmp_path / 'none'}\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        pytest.param([""], '"" names no Pod: write POD, or NAMESPACE/POD', id="nothing"),
+        pytest.param(["pod/"], '"pod/" names no Pod', id="a kind alone"),
+        pytest.param(["/p"], '"/p" names no Pod', id="no namespace before the slash"),
+        pytest.param(["a/b/c"], '"a/b/c" names no Pod', id="three parts"),
+        pytest.param(
+            ["-n", "b", "a/p"], "a/p is of namespace a, and -n says b", id="two namespaces"
+        ),
+    ],
+)
+def test_what_is_no_pods_name_is_refused_before_a_cluster_is_asked(arguments, told) -> None:
+    result = CliRunner().invoke(cardwise, ["explain", *arguments])
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"Error: {told}")
+
+
+@pytest.mark.parametrize(
+    ("written", "want"),
+    [("p", ("", "p")), ("a/p", ("a", "p")), ("pod/p", ("", "p")), ("po/p", ("", "p"))],
+)
+def test_a_pod_may_be_named_as_events_and_top_name_it(written, want) -> None:
+    assert meant(written) == want
 
 
 @pytest.mark.parametrize("written", [["-n", "ns"], ["-n=ns"], ["--namespace=ns"]])

@@ -193,3 +193,20 @@ def test_the_installed_program_refuses_and_breaks_no_line_in_a_pipe(tmp_path, wo
     assert refused.returncode == 2
     assert "Traceback" not in refused.stderr
     assert "GPU 2 (GPU-c)" in table.stdout
+
+
+# Red: `main` without `except OSError`; or without `dup2`, Python's own end fails once more.
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_an_answer_that_cannot_be_written_is_one_sentence_and_status_two(form, worked) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [PROGRAM, "simulate", "-o", form, worked],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 2
+    assert done.stderr == "Error: the answer can't be written: No space left on device.\n"

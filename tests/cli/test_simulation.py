@@ -152,6 +152,11 @@ def test_no_report_is_stale_however_old() -> None:
             id="a kind that is not read",
         ),
         pytest.param(
+            {"kind": "gpunode", "apiVersion": "cardwise.dev/v1alpha1", "metadata": {"name": "s"}},
+            "f.yaml:1: gpunode default/s: skipped, its kind is not read; GPUNode is",
+            id="a kind in small letters",
+        ),
+        pytest.param(
             {
                 "kind": "Deployment",
                 "apiVersion": "apps/v1",
@@ -542,6 +547,14 @@ def test_without_any_node_the_pod_waits_with_a_reason() -> None:
 
     assert (got["node"], got["reason"]) == (None, "NodeHasNoCards")
     assert got["message"].endswith("No node was asked about.")
+
+
+def test_that_no_gpunode_is_given_is_noted_where_a_pod_would_need_one() -> None:
+    [note] = simulated(small("p"), build.node_object("n1", gpus=10)).notes
+    assert note.startswith("no GPUNode is given, so no node has a card: ")
+
+    assert simulated(small("p"), node()).notes == ()
+    assert simulated(build.node_object("n1")).notes == ()
 
 
 def test_the_lowest_quota_counts_bookings_and_placements() -> None:

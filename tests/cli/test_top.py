@@ -9,12 +9,13 @@ from click.testing import CliRunner
 from rich.console import Console
 
 import build
+import explained
 from cardwise.cli import top
 from cardwise.cli.main import cardwise
 from cardwise.cli.picture import FEW_NODES, Wish, document_of, print_picture, screen_of
 from cardwise.errors import ApiError
 from controllers import background, passing
-from explained import card_node, node, reader, tenant
+from explained import card_node, node, tenant
 from fakes.cluster import refused
 
 WIDE = "GPU-0a1b2c3d-4e5f-6789-abcd-ef0123456789"
@@ -25,6 +26,15 @@ def used(gpunode, *rows):
     keys = ("uuid", "slots", "memoryMiB", "cores", "tenants")
     gpunode["status"]["usage"] = [dict(zip(keys, row, strict=True)) for row in rows]
     return gpunode
+
+
+def reader(*objects):
+    """Reads a cluster whose controller has written what is used of every card."""
+    for each in objects:
+        gpunode = each[-1] if isinstance(each, tuple) else each
+        if gpunode["kind"] == "GPUNode" and not gpunode["status"].get("usage"):
+            used(gpunode, *((card["uuid"], 0, 0, 0, []) for card in gpunode["status"]["cards"]))
+    return explained.reader(*objects)
 
 
 def condition(word, status="True", message=""):
@@ -116,6 +126,20 @@ async def test_the_cards_of_few_nodes_are_shown_one_a_line() -> None:
     size = "NVIDIA-Tesla T4 4000/15360 11360 30/100 4/10 ok"
     assert lines[2] == f"n1 0 GPU-0a1b2c3d… {size} default/a, default/b, default/c, 1 more"
     assert wide[2] == f"n1 0 {WIDE} {size} default/a, default/b, default/c, default/d"
+
+
+async def test_what_the_controller_has_not_written_is_not_taken_for_nothing() -> None:
+    # Red: `look` without `unwritten`; or nodes that are not shown, or have no card, are named, too.
+    silent = [card_node(f"m{number}", 1) for number in range(6)]
+    here = explained.reader(*silent, card_node("none", 0), tenant("t", "GPU-m0-a", on="m0"))
+
+    async def notes(**wish):
+        return (await top.look(here, Wish(**wish))).notes
+
+    unwritten = "the controller has not written what is used on"
+    assert await notes() == (f"{unwritten} m0, m1, m2, m3 and 2 more: --pods counts it",)
+    assert await notes(nodes=("m1",)) == (f"{unwritten} m1: --pods counts it",)
+    assert await notes(counted=True) == await notes(nodes=("none",)) == ()
 
 
 async def test_of_many_nodes_each_has_one_line_below_the_totals() -> None:

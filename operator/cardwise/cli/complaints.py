@@ -10,7 +10,7 @@ from cardwise.ledger.nodes import NodeAccount
 from cardwise.model import NodeView
 from cardwise.names import CONTROLLER_CONDITIONS, EventReason, NodeEvent
 from cardwise.wire.cordons import trouble_of
-from cardwise.wire.fields import at, text
+from cardwise.wire.fields import at, items, text
 from cardwise.wire.gpunodes import conditions_of
 from cardwise.wire.phrases import beyond_size
 
@@ -59,6 +59,23 @@ def by_condition(gpunodes: Iterable[Json], names: Collection[str]) -> list[str]:
         if condition.holds and condition.type in CONTROLLER_CONDITIONS
     ]
     return some(told, "status.conditions of the GPUNodes has the rest")
+
+
+def unwritten(gpunodes: Iterable[Json], names: Collection[str]) -> list[str]:
+    """A sentence on nodes of which the controller has not written what is used of their cards."""
+    silent = [
+        text(at(document, "metadata", "name"))
+        for document in gpunodes
+        if items(at(document, "status", "cards")) and not items(at(document, "status", "usage"))
+    ]
+    shown = sorted(name for name in silent if name in names)
+    if not shown:
+        return []
+    more = f" and {len(shown) - _TOLD} more" if len(shown) > _TOLD else ""
+    return [
+        f"the controller has not written what is used on {', '.join(shown[:_TOLD])}{more}:"
+        " --pods counts it"
+    ]
 
 
 def some(sentences: Sequence[str], rest: str) -> list[str]:

@@ -79,6 +79,11 @@ class Document:
         return (self.kind, self.namespace, self.name, *own)
 
     @property
+    def kind_meant(self) -> str:
+        """The kind that is read and differs by its letters' case alone; mostly none, empty."""
+        return next((each for each in _GROUPS if each.lower() == self.kind.lower()), "")
+
+    @property
     def is_workload(self) -> bool:
         """Whether it stands for Pods."""
         return self.is_known and self.kind in _WORKLOADS
@@ -91,7 +96,10 @@ def read(paths: Iterable[str]) -> list[Document]:
         BadDocument: one sentence that names the file, and the line where there is one.
     """
     documents: list[Document] = []
-    for path in paths:
+    named = list(paths)
+    if named.count(STDIN) > 1:
+        raise BadDocument("standard input: it is named twice, and can be read only once.")
+    for path in named:
         source = "standard input" if path == STDIN else path
         documents += documents_of(_content(path, source), source)
     return expanded(documents)

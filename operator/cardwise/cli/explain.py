@@ -66,20 +66,37 @@ def explain(
 
     What the controller itself said last is told beside, as far as its events are still there.
 
+    POD is a name, or NAMESPACE/NAME.
+
     The exit status is 0 when the Pod was explained, 2 when not.
     """
-    name = next((pod.removeprefix(p) for p in _POD_PREFIXES if pod.startswith(p)), pod)
+    space, name = meant(pod)
+    if space and namespace and space != namespace:
+        raise options.BadInput(f"{pod} is of namespace {space}, and -n says {namespace}")
     try:
         settings = settings_file.read(config) if config is not None else None
     except BadSettings as error:
         raise options.BadInput(str(error)) from error
-    where = namespace or namespace_meant(kubeconfig, context)
+    where = space or namespace or namespace_meant(kubeconfig, context)
     found = asked(kubeconfig, context, lambda reader: explain_pod(reader, where, name, settings))
     if output == "json":
         text = orjson.dumps(document_of(found, trace=trace), option=orjson.OPT_INDENT_2)
         click.echo(text.decode())
     else:
         print_explanation(found, Console(highlight=False, emoji=False), trace=trace)
+
+
+def meant(written: str) -> tuple[str, str]:
+    """Namespace, mostly empty, and name of the Pod: events and ``top`` write ``namespace/name``.
+
+    Raises:
+        BadInput: there can't be a Pod of that name.
+    """
+    short = next((written.removeprefix(p) for p in _POD_PREFIXES if written.startswith(p)), written)
+    space, slash, name = short.rpartition("/")
+    if not name or "/" in space or (slash and not space):
+        raise options.BadInput(f'"{written}" names no Pod: write POD, or NAMESPACE/POD')
+    return space, name
 
 
 async def explain_pod(

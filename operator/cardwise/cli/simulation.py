@@ -45,6 +45,10 @@ from cardwise.wire.pods import asks_cards, booking_of, bound_node, is_finished, 
 from cardwise.wire.quotas import bound_of, merge, warnings_of
 from cardwise.wire.registered import gpunode_document, is_registered, trouble_of
 
+_NO_GPUNODE = (
+    "no GPUNode is given, so no node has a card: kubectl get gpunodes -o yaml prints a cluster's, "
+    "cardwise-agent --print a machine's"
+)
 _NO_POD = "it has no replicas, is suspended, or is a DaemonSet and no node is given"
 _NO_NODE = "its nodeSelector, affinity or tolerations keep it from every node"
 _FROM_HAMI = f"its cards are read from {NODE_REGISTER}, as with the setting migration.hamiNodes"
@@ -80,6 +84,8 @@ def simulate(
         for document in cluster.made(waiting)
         if (placement := cluster.place(document, admission=admission)) is not None
     ]
+    if placements and not cluster.has_gpunodes:
+        cluster.notes.append(_NO_GPUNODE)
     return Simulation(placements=tuple(placements), notes=tuple(cluster.notes))
 
 
@@ -104,12 +110,19 @@ class _Cluster:
         self._tenants: list[tuple[Document, Booking]] = []
         self._size = ClusterSize(largest_card_mib=0, most_cards=0)
 
+    @property
+    def has_gpunodes(self) -> bool:
+        """Whether anything says that a node has cards."""
+        return bool(self._reported)
+
     # What is there --------------------------------------------------------------------------------
 
     def take(self, document: Document) -> bool:
         """Take an object into the cluster; False for a Pod that is still to be placed."""
         if not document.is_known:
-            self._note(document, "skipped, its kind is not read")
+            meant = document.kind_meant
+            hint = f"; {meant} is" if meant not in ("", document.kind) else ""
+            self._note(document, f"skipped, its kind is not read{hint}")
             return True
         body = dict(document.body)
         match document.kind:

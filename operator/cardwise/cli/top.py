@@ -142,6 +142,8 @@ async def look(reader: ClusterReader, wish: Wish) -> Picture:
     if missing := sorted(set(only).difference(node.name for node in found)):
         raise ApiError(404, f"there is no node with cards named {', '.join(missing)}")
     shown = {node.name for node in found}
+    if not counted:
+        notes += complaints.unwritten(documents, shown)
     return Picture(
         now=now,
         nodes=found,

@@ -22,7 +22,8 @@ except ImportError:  # a PyYAML without libyaml: slower, the same answers
 _TAG = "tag:yaml.org,2002:"
 _KEPT_TAGS = ("map", "seq", "str", "int", "float", "bool", "null")
 """What JSON has, too. Sets, dates and bytes never reach the rest of the program."""
-_INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
+_INT = re.compile(r"[-+]?(?:[1-9][0-9_]*|0(?:[0-7_]*|x[0-9a-fA-F_]+|b[01_]+|o[0-7_]+))\Z")
+"""As kubectl reads it: 010 is 8."""
 _FLOAT = re.compile(
     r"(?:[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN))\Z"
 )
