@@ -195,7 +195,7 @@ def test_the_installed_program_refuses_and_breaks_no_line_in_a_pipe(tmp_path, wo
     assert "GPU 2 (GPU-c)" in table.stdout
 
 
-# Red: `main` without `except OSError`; or without `dup2`, Python's own end fails once more.
+# Red: `main` without `except OSError`.
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_an_answer_that_cannot_be_written_is_one_sentence_and_status_two(form, worked) -> None:

@@ -33,7 +33,5 @@ def main() -> None:
     except OSError as error:
         if error.errno not in _UNWRITABLE:
             raise
-        # What is still buffered would fail once more at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         click.echo(f"Error: the answer can't be written: {os.strerror(error.errno)}.", err=True)
         sys.exit(2)
