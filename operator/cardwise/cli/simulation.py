@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from cardwise.admission import admit, unknown_policies
-from cardwise.cli import complaints
+from cardwise.cli import complaints, daemonsets
 from cardwise.cli.answering import answered
 from cardwise.cli.documents import Document
 from cardwise.cli.placements import Placement, Simulation, shortened
@@ -32,7 +32,6 @@ from cardwise.names import (
     RESOURCES,
     SCHEDULER_NAME,
     TAKEN_OVER_SCHEDULERS,
-    NodeReason,
     Reason,
 )
 from cardwise.noderules import Needs, NodeBook
@@ -50,10 +49,7 @@ _NO_GPUNODE = (
     "cardwise-agent --print a machine's"
 )
 _NO_POD = "it has no replicas, is suspended, or is a DaemonSet and no node is given"
-_NO_NODE = "its nodeSelector, affinity or tolerations keep it from every node"
 _FROM_HAMI = f"its cards are read from {NODE_REGISTER}, as with the setting migration.hamiNodes"
-_NOT_FOR_DAEMONS = (NodeReason.AFFINITY, NodeReason.TAINT)
-"""Where its controller makes no Pod at all."""
 _NO_TIME = 0.0
 """What the ledger is told the time is: nothing ages here."""
 
@@ -227,20 +223,9 @@ class _Cluster:
 
     def made(self, waiting: list[Document]) -> list[Document]:
         """Those that there are: a DaemonSet has no Pod where selector or taints keep it away."""
-        there = [document for document in waiting if self._is_made(document)]
-        made = {_daemon_set(document) for document in there if document.only_node}
-        for name, document in {_daemon_set(it): it for it in waiting if it.only_node}.items():
-            if name not in made:
-                where = f"{document.where}: DaemonSet {name}"
-                self.notes.append(f"{where}: it stands for no Pod: {_NO_NODE}")
+        there = [document for document in waiting if daemonsets.is_made(document, self._node_book)]
+        self.notes += daemonsets.without_pods(waiting, there)
         return there
-
-    def _is_made(self, document: Document) -> bool:
-        node = document.only_node
-        if not node:
-            return True
-        word = self._node_book.refusals(Needs(dict(document.body)), [node]).get(node)
-        return word not in _NOT_FOR_DAEMONS
 
     def place(self, document: Document, *, admission: bool) -> Placement | None:
         """Place one Pod; None for one that is not ours to place."""
@@ -296,11 +281,6 @@ class _Cluster:
 
     def _note(self, document: Document, what: str) -> None:
         self.notes.append(f"{document.where}: {document.title}: {what}")
-
-
-def _daemon_set(document: Document) -> str:
-    """Namespace and name of the DaemonSet that a Pod is of."""
-    return f"{document.namespace}/{document.name.removesuffix(f'-{document.only_node}')}"
 
 
 def _ref(document: Document) -> PodRef:
