@@ -379,6 +379,11 @@ async def test_a_kubeconfig_that_can_not_be_read_is_one_sentence(
     assert "\n" not in str(caught.value)
 
 
+async def test_a_kubeconfig_that_is_a_directory_is_told_without_its_number(tmp_path: Path) -> None:
+    with pytest.raises(ApiError, match=f"to: {tmp_path} can't be read: Is a directory$"):
+        await connect(str(tmp_path))
+
+
 @pytest.mark.parametrize(
     "text",
     [

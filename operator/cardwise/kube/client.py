@@ -264,6 +264,8 @@ def _nowhere(error: Exception, kubeconfig: str | None) -> ApiError:
     if isinstance(error, _ODD_FILES):
         which = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
         told = f"{which} is not written as a kubeconfig is ({told})"
+    elif isinstance(error, OSError) and error.filename:
+        told = f"{error.filename} can't be read: {error.strerror}"
     return ApiError(None, f"no cluster to talk to: {told}")
 
 
