@@ -1,8 +1,11 @@
 """One node's account: what it offers, what is used of it, and what a decision sees of both."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cardwise.engine.score import node_score
 from cardwise.ledger.nodes import NodeAccount
@@ -374,3 +377,78 @@ def test_the_start_of_a_node_without_a_report_closes_nothing_later() -> None:
     node.set_node(offers_cards=True, cordoned=frozenset(), boot_id="2")
     node.set_report(report(), 1.0)
     assert seen(node).problem is None
+
+
+# However it came about ----------------------------------------------------------------------------
+
+UIDS = tuple(f"p{number}" for number in range(4))
+SHARES = st.lists(
+    st.builds(share, st.sampled_from("abz"), st.integers(0, 3), st.sampled_from([0, 10, 100])),
+    min_size=1,
+    max_size=3,
+)
+TAKEN = st.builds(
+    lambda shares, kind, exclusive: Booking(
+        node="n1", containers=(tuple(shares),), kinds=(kind,), exclusive=exclusive
+    ),
+    SHARES,
+    st.sampled_from([REGULAR, SIDECAR, INIT]),
+    st.booleans(),
+)
+REPORTS = st.builds(
+    lambda cores, healthy, cordoned: report(
+        "n1", replace(card("a", cores=cores), healthy=healthy), card("b", 1), cordoned=cordoned
+    ),
+    st.sampled_from([100, 150]),
+    st.booleans(),
+    st.sampled_from([frozenset(), frozenset("a")]),
+)
+STEPS = st.one_of(
+    st.tuples(st.just("book"), st.sampled_from(UIDS), TAKEN),
+    st.tuples(st.just("release"), st.sampled_from(UIDS), st.none()),
+    st.tuples(st.just("report"), st.none(), st.none() | REPORTS),
+    st.tuples(st.just("cordon"), st.none(), st.sampled_from([frozenset(), frozenset("b")])),
+    st.tuples(st.just("look"), st.none(), st.none()),
+)
+
+
+def made_at_once(node: NodeAccount, gone: frozenset[str]) -> NodeAccount:
+    """The same facts, told to an account that never heard of anything else."""
+    built = NodeAccount(node.name)
+    built.set_node(offers_cards=False, cordoned=node.cordoned)
+    if node.report is not None:
+        built.set_report(node.report, 1.0)
+    for who, taken in node.bookings():
+        if who.uid not in gone:
+            built.book(who, taken)
+    return built
+
+
+@given(
+    st.lists(TAKEN, min_size=2, max_size=4),
+    st.lists(STEPS, max_size=8),
+    st.sets(st.sampled_from(UIDS), min_size=1).map(frozenset),
+)
+def test_what_is_kept_of_tenants_is_what_they_add_up_to(
+    booked: list[Booking], steps: list[tuple[str, str, Any]], gone_names: frozenset[str]
+) -> None:
+    node, numbers = account(None, *booked), States()
+    for what, who, value in steps:
+        match what:
+            case "book":
+                node.book(pod(who), value)
+            case "release":
+                node.release(pod(who).uid)
+            case "report":
+                node.set_report(value, 1.0)
+            case "cordon":
+                node.set_node(offers_cards=False, cordoned=value)
+            case _:
+                node.view(numbers)
+    gone = frozenset(pod(name).uid for name in gone_names)
+    left = made_at_once(node, gone)
+    assert node.view(numbers, without=gone) == left.view(numbers)
+    assert (node.uses(gone), node.tenants(gone)) == (left.uses(), left.tenants())
+    now = made_at_once(node, frozenset())
+    assert node.view(numbers) == now.view(numbers)
+    assert (node.uses(), node.tenants()) == (now.uses(), now.tenants())

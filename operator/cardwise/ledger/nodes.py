@@ -4,13 +4,13 @@ Tenancy goes by card UUID and outlives the GPUNode: tenants stay counted while a
 GPUNode, is away, re-indexed or re-created (docs/placement.md section 9).
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from cardwise.engine.score import node_score
 from cardwise.engine.usage import booking_uses
 from cardwise.ledger.states import States
+from cardwise.ledger.tenancy import NOBODY, Tenancy, state_of
 from cardwise.model import (
-    NO_USE,
     Booking,
     Card,
     CardState,
@@ -50,6 +50,10 @@ class NodeAccount:
         """By HAMi's annotation on the Node."""
         self._bookings: dict[str, tuple[PodRef, Booking]] = {}
         self._uses: dict[str, dict[str, CardUse]] = {}
+        self._tenancies: dict[str, Tenancy] = {}
+        """By UUID, of each card that has a tenant; what the bookings add up to."""
+        self._states: dict[str, tuple[Tenancy, CardState]] = {}
+        """By UUID: a card's state, and the tenancy of which it holds."""
         self._unreadable: dict[str, tuple[PodRef, str]] = {}
         self._handing: set[str] = set()
         """UIDs of Pods that are being bound, or have not been handed their cards yet."""
@@ -83,7 +87,7 @@ class NodeAccount:
         if not restarted and (offers_cards, cordoned) == (self.offers_cards, self.cordoned):
             return False
         self.offers_cards, self.cordoned = offers_cards, cordoned
-        self._spoil()
+        self._spoil(cards=True)
         return True
 
     def set_stale(self) -> None:
@@ -100,15 +104,17 @@ class NodeAccount:
 
     def book(self, pod: PodRef, booking: Booking) -> None:
         """Count a Pod's cards."""
-        self._bookings[pod.uid] = (pod, booking)
-        self._uses[pod.uid] = booking_uses(booking, self.card_cores())
+        if pod.uid in self._bookings:
+            self._tenancies = self._without((pod.uid,))
+        self._count(pod, booking, self.card_cores())
         self._spoil()
 
     def release(self, uid: str) -> bool:
         """Stop counting a Pod's cards; True when it had some."""
-        if self._bookings.pop(uid, None) is None:
+        if uid not in self._bookings:
             return False
-        del self._uses[uid]
+        self._tenancies = self._without((uid,))
+        del self._bookings[uid], self._uses[uid]
         self._handing.discard(uid)
         self._spoil()
         return True
@@ -177,26 +183,14 @@ class NodeAccount:
 
     def uses(self, without: Collection[str] = ()) -> dict[str, CardUse]:
         """What is used of each card, by UUID; of cards that are not reported, too."""
-        total: dict[str, list[int]] = {}
-        for uid, uses in self._uses.items():
-            if uid not in without:
-                for uuid, use in uses.items():
-                    sums = total.setdefault(uuid, [0, 0, 0])
-                    sums[0] += use.slots
-                    sums[1] += use.memory_mib
-                    sums[2] += use.cores
-        return {uuid: CardUse(*sums) for uuid, sums in total.items()}
+        return {
+            uuid: CardUse(it.slots, it.memory_mib, it.cores)
+            for uuid, it in self._without(without).items()
+        }
 
-    def tenants(self, without: Collection[str] = ()) -> dict[str, list[str]]:
+    def tenants(self, without: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
         """``namespace/name`` of each card's tenants, by UUID, sorted."""
-        names: dict[str, list[str]] = {}
-        for uid, (pod, _) in self._bookings.items():
-            if uid not in without:
-                for uuid in self._uses[uid]:
-                    names.setdefault(uuid, []).append(str(pod))
-        for tenants in names.values():
-            tenants.sort()
-        return names
+        return {uuid: it.names for uuid, it in self._without(without).items()}
 
     def card_cores(self) -> dict[str, int]:
         """The cores of each reported card."""
@@ -209,35 +203,46 @@ class NodeAccount:
     def _count_all(self) -> None:
         """Count every booking anew: what whole cores come to depends on the card."""
         cores = self.card_cores()
-        for uid, (_, booking) in self._bookings.items():
-            self._uses[uid] = booking_uses(booking, cores)
-        self._spoil()
+        self._tenancies = {}
+        for pod, booking in list(self._bookings.values()):
+            self._count(pod, booking, cores)
+        self._spoil(cards=True)
 
-    def _spoil(self) -> None:
-        """The view holds no more."""
+    def _count(self, pod: PodRef, booking: Booking, cores: Mapping[str, int]) -> None:
+        """Count a booking that is not counted."""
+        uses = booking_uses(booking, cores)
+        self._bookings[pod.uid], self._uses[pod.uid] = (pod, booking), uses
+        name, known = str(pod), self._tenancies
+        for uuid, use in uses.items():
+            known[uuid] = known.get(uuid, NOBODY).joined(name, use, locks=booking.exclusive)
+
+    def _without(self, uids: Collection[str]) -> dict[str, Tenancy]:
+        """The tenancies as if these Pods were gone."""
+        if not uids:
+            return self._tenancies
+        left = self._tenancies.copy()
+        for uid in set(uids) & self._bookings.keys():
+            pod, booking = self._bookings[uid]
+            for uuid, use in self._uses[uid].items():
+                left[uuid] = left[uuid].left(str(pod), use, locks=booking.exclusive)
+                if not left[uuid].names:
+                    del left[uuid]
+        return left
+
+    def _spoil(self, *, cards: bool = False) -> None:
+        """The view holds no more; nor do the states of its ``cards``, whoever is on them."""
         self.made = None
+        if cards:
+            self._states.clear()
         self._changed(self.name)
 
     def _make_view(self, states: States, without: Collection[str]) -> NodeView:
         problem, detail = self._problem(without)
         if self.report is None:
             return NodeView(name=self.name, problem=problem, problem_detail=detail)
-        uses, tenants = self.uses(without), self.tenants(without)
-        locked = {
-            uuid
-            for uid, (_, booking) in self._bookings.items()
-            if booking.exclusive and uid not in without
-            for uuid in self._uses[uid]
-        }
-        closed = self.report.cordoned | self.cordoned
-        cards = self.report.cards
-        state = NodeState(
-            cards=tuple(
-                _state(card, uses.get(card.uuid, NO_USE), card.uuid in closed, card.uuid in locked)
-                for card in cards
-            ),
-            links=self.report.links,
-        )
+        tenancies, cards = self._without(without), self.report.cards
+        on = [tenancies.get(card.uuid, NOBODY) for card in cards]
+        state = NodeState(cards=tuple(map(self._state, cards, on)), links=self.report.links)
         return NodeView(
             name=self.name,
             problem=problem,
@@ -246,9 +251,20 @@ class NodeAccount:
             state_id=states.number(state),
             score=node_score(state.cards),
             uuids=tuple(card.uuid for card in cards),
-            tenants=tuple(tuple(tenants.get(card.uuid, ())) for card in cards),
+            tenants=tuple(tenancy.names for tenancy in on),
             troubles=tuple(card.unhealthy_reason for card in cards),
         )
+
+    def _state(self, card: Card, tenancy: Tenancy) -> CardState:
+        """A card's state with these tenants: the same object while nothing of it changes."""
+        made_of, state = self._states.get(card.uuid, (None, None))
+        if state is None or made_of is not tenancy:
+            cordoned = card.uuid in self.cordoned or (
+                self.report is not None and card.uuid in self.report.cordoned
+            )
+            state = state_of(card, tenancy, cordoned=cordoned)
+            self._states[card.uuid] = tenancy, state
+        return state
 
     def _problem(self, without: Collection[str]) -> tuple[Reason | None, str]:
         """A node-level refusal that stands before any card is looked at, and what it means."""
@@ -283,21 +299,3 @@ def _same_offer(a: GPUNode | None, b: GPUNode | None) -> bool:
     if a is None or b is None:
         return a is b
     return (a.cards, a.links, a.cordoned, a.by_hami) == (b.cards, b.links, b.cordoned, b.by_hami)
-
-
-def _state(card: Card, use: CardUse, cordoned: bool, exclusive: bool) -> CardState:
-    return CardState(
-        index=card.index,
-        model=card.model,
-        memory_mib=card.memory_mib,
-        cores=card.cores,
-        slots=card.slots,
-        numa=card.numa,
-        mode=card.mode,
-        healthy=card.healthy,
-        cordoned=cordoned,
-        used_slots=use.slots,
-        used_memory_mib=use.memory_mib,
-        used_cores=use.cores,
-        exclusive=exclusive,
-    )
