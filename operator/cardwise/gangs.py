@@ -12,7 +12,7 @@ from typing import Any
 from cardwise.doors import MOST_PODS, gang_size
 from cardwise.model import NodeView
 from cardwise.names import GANG, GANG_SIZE, POD_GROUP_LABEL
-from cardwise.wire.fields import annotations_of, at, quoted, text
+from cardwise.wire.fields import annotation, at, quoted, text
 from cardwise.wire.pods import pod_ref
 
 _PLAIN = re.compile(r"[A-Za-z0-9._/-]{1,63}")
@@ -46,11 +46,11 @@ class Gang:
 
 def gang_of(pod: dict[str, Any]) -> Gang | None:
     """The gang that a Pod says it is one of; None for a Pod on its own."""
-    annotations = annotations_of(pod)
-    name = annotations.get(GANG, "").strip() or text(at(pod, "metadata", "labels", POD_GROUP_LABEL))
+    name = (annotation(pod, GANG) or "").strip()
+    name = name or text(at(pod, "metadata", "labels", POD_GROUP_LABEL))
     if not name:
         return None
-    written = annotations.get(GANG_SIZE, "")
+    written = annotation(pod, GANG_SIZE) or ""
     size = gang_size(written)
     unreadable = quoted(written) if written.strip() and size is None else ""
     return Gang((pod_ref(pod).namespace, name), size, unreadable)

@@ -8,6 +8,7 @@ may share a card, scores are integers in millionths (``1651042`` is printed 1.65
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from cardwise.names import MODE_DEFAULT, MODE_MIG, NodePolicy, PolicyName, Reason, TopologyMode
 
@@ -15,8 +16,7 @@ WHOLE_CORES = 100
 """A request or booking of this many cores means all cores that the card has."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class PodRef:
+class PodRef(NamedTuple):
     """Which Pod: the UID is its identity, namespace and name are for people."""
 
     namespace: str
@@ -172,6 +172,19 @@ class Signature:
     numa_bind: bool = False
     exclusive: bool = False
     topology_mode: TopologyMode = TopologyMode.REQUIRED
+    digest: int = field(init=False, compare=False, repr=False, default=0)
+
+    def __post_init__(self) -> None:
+        # By it answers are looked up, again and again for each Pod: hashed once.
+        written = (
+            self.asks, self.policy, self.node_policy, self.weights, self.use_types,
+            self.nouse_types, self.use_uuids, self.nouse_uuids, self.modes, self.numa_bind,
+            self.exclusive, self.topology_mode,
+        )  # fmt: skip
+        object.__setattr__(self, "digest", hash(written))
+
+    def __hash__(self) -> int:
+        return self.digest
 
     @property
     def names_uuids(self) -> bool:

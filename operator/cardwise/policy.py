@@ -7,6 +7,7 @@ places one, admission when it warns of a name that nobody knows.
 import difflib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cardwise.model import Policy
 from cardwise.names import PolicyName
@@ -14,6 +15,8 @@ from cardwise.settings import Scheduling
 
 SORT_KEYS = (PolicyName.BINPACK, PolicyName.SPREAD, PolicyName.NUMA)
 _BY_TEXT = {name.value: name for name in PolicyName}
+_SHORT = 128
+"""Characters of a chain that is remembered; all known names together have fewer."""
 _BETWEEN = re.compile(r"[^a-z-]+")
 _ALONE = {
     PolicyName.BINPACK: (PolicyName.BINPACK, PolicyName.NUMA),
@@ -42,10 +45,19 @@ def parse(text: str | None, scheduling: Scheduling) -> ParsedPolicy:
 
     Never fails: a name that nobody knows has no effect and is handed back to be told.
     """
-    names, unknown, disabled = _known(text or "", scheduling)
+    written = text or ""
+    return (_parse_short if len(written) <= _SHORT else _parse)(written, scheduling)
+
+
+def _parse(text: str, scheduling: Scheduling) -> ParsedPolicy:
+    names, unknown, disabled = _known(text, scheduling)
     if not names:
         names, _, _ = _known(scheduling.cardPolicy, scheduling)
     return ParsedPolicy(_policy(names or [PolicyName.SPREAD]), tuple(unknown), tuple(disabled))
+
+
+_parse_short = lru_cache(maxsize=1024)(_parse)
+"""Thousands of Pods have one of a few chains."""
 
 
 def nearest(name: str) -> str | None:

@@ -7,6 +7,7 @@ billion MiB, which nobody means.
 
 import re
 from decimal import Context, Decimal
+from functools import lru_cache
 from typing import Final
 
 from cardwise.errors import BadQuantity
@@ -18,8 +19,8 @@ _FORM = re.compile(
     r"(?P<number>[+-]?(?:[0-9]{1,64}(?:\.[0-9]{0,64})?|\.[0-9]{1,64}))"
     r"(?:(?P<suffix>Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE](?P<exponent>[+-]?[0-9]{1,3}))?"
 )
-_SHORT = 10
-"""Digits of which fewer are below `LARGEST`, whatever they are."""
+_SHORT: Final = 16
+"""Characters of a text that is remembered; nearly all have fewer."""
 _POWER_OF_TEN: Final = {
     "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
 }  # fmt: skip
@@ -34,20 +35,28 @@ def whole(value: object) -> int:
     Raises:
         BadQuantity: the text says what is wrong, without naming the key (the caller knows it).
     """
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if isinstance(value, str):
+        return _whole_of_short(value) if len(value) <= _SHORT else _whole_of(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadQuantity("is not a number")
     if isinstance(value, int):
         # Not by way of text: Python refuses to spell an integer of thousands of digits.
         return _bounded(Decimal(max(-1, min(value, LARGEST + 1))))
-    if isinstance(value, str) and len(value) < _SHORT and value.isascii() and value.isdigit():
-        return int(value)  # nearly all are
-    match = _FORM.fullmatch(str(value))
+    return _whole_of(str(value))
+
+
+def _whole_of(text: str) -> int:
+    match = _FORM.fullmatch(text)
     if match is None:
         raise BadQuantity("is not a number")
     suffix = match["suffix"] or ""
     if suffix in _POWER_OF_1024:
         raise BadQuantity(f"has the binary suffix {suffix}")
     return _bounded(_number(match))
+
+
+_whole_of_short = lru_cache(maxsize=4096)(_whole_of)
+"""Pods name few amounts, and each is read several times."""
 
 
 def worth(value: object) -> Decimal | None:

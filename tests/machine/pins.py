@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cardwise.ledger import Stage
 from cardwise.names import GATE
-from cardwise.noderules import Needs, NodeBook
+from cardwise.noderules import Needs, NodeBook, load_of
 from fakes.cluster import Change
 from machine import laws
 from machine.gated import GANGS, as_placed, gates, is_tight, pinned
@@ -184,7 +184,7 @@ def fresh_book(model: "Model", without: str = "") -> NodeBook:
         placed, uid = as_placed(pod), pod["metadata"]["uid"]
         is_finished = pod["status"]["phase"] in ("Succeeded", "Failed")
         if placed["spec"].get("nodeName") and uid != without and not is_finished:
-            book.take(uid, placed["spec"]["nodeName"], Needs(pod))
+            book.take(uid, placed["spec"]["nodeName"], load_of(pod))
     return book
 
 

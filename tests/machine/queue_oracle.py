@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import oracle
 from cardwise.names import ALLOCATED, EXCLUSIVE_HELD
-from cardwise.noderules import Needs, NodeBook
+from cardwise.noderules import Needs, NodeBook, load_of
 from cardwise.settings import Settings
 from cardwise.wire.pods import request_of
 from machine.fleet import closed
@@ -52,7 +52,7 @@ class Served:
         for pod in self._model.behind_gates():
             uid = pod["metadata"]["uid"]
             if uid in here:
-                self._book.take(uid, here[uid], Needs(pod))
+                self._book.take(uid, here[uid], load_of(pod))
 
     def _serve_first(self, left: list[Json]) -> list[Json]:
         """The first who fit: a Pod, or as many of a gang as it needs."""
@@ -102,7 +102,7 @@ class Served:
             "spec": {**pod["spec"], "nodeName": node},
         }
         self._placed.append(given)
-        self._book.take(uid, node, Needs(pod))
+        self._book.take(uid, node, load_of(pod))
         self.nodes[uid] = node
 
 

@@ -89,7 +89,7 @@ class State:
         for node in self.nodes.values():
             book.apply_node(node)
         for uid, (name, needs) in self.taken.items():
-            book.take(uid, name, needs)
+            book.take(uid, name, needs.load)
         return book
 
 
@@ -100,7 +100,7 @@ def apply(book, event) -> None:
         case ("gone", name):
             book.remove_node(name)
         case ("take", uid, name, needs):
-            book.take(uid, name, needs)
+            book.take(uid, name, needs.load)
         case ("release", uid):
             book.release(uid)
 
@@ -153,7 +153,8 @@ def test_the_order_in_which_pods_came_does_not_matter(events, order) -> None:
     book = NodeBook()
     for uid in order:
         if uid in state.taken:
-            book.take(uid, *state.taken[uid])
+            name, needs = state.taken[uid]
+            book.take(uid, name, needs.load)
     for node in state.nodes.values():
         book.apply_node(node)
 
@@ -167,7 +168,7 @@ def test_who_came_and_went_left_nothing(events, needs, name) -> None:
         apply(book, event)
         state.apply(event)
 
-    book.take("passing", name, needs)
+    book.take("passing", name, needs.load)
     book.release("passing")
 
     assert answers(book) == answers(state.fresh())
@@ -219,9 +220,11 @@ def test_pods_of_one_kind_get_the_same_answers(events) -> None:
         pytest.param(lambda b: b.apply_node(build.node_object("n9")), True, {"n9"}, id="new"),
         pytest.param(lambda b: b.remove_node("n1"), True, {"n1"}, id="a node less"),
         pytest.param(lambda b: b.remove_node("n9"), False, set(), id="a node that was not there"),
-        pytest.param(lambda b: b.take("u9", "n1", pod()), False, {"n1"}, id="a Pod more"),
-        pytest.param(lambda b: b.take("u1", "n1", pod()), False, set(), id="a Pod seen again"),
-        pytest.param(lambda b: b.take("u1", "n2", pod()), True, {"n1", "n2"}, id="it is elsewhere"),
+        pytest.param(lambda b: b.take("u9", "n1", pod().load), False, {"n1"}, id="a Pod more"),
+        pytest.param(lambda b: b.take("u1", "n1", pod().load), False, set(), id="a Pod seen again"),
+        pytest.param(
+            lambda b: b.take("u1", "n2", pod().load), True, {"n1", "n2"}, id="it is elsewhere"
+        ),
         pytest.param(lambda b: b.release("u1"), True, {"n1"}, id="a Pod less"),
         pytest.param(lambda b: b.release("u9"), False, set(), id="a Pod that was not there"),
     ],
@@ -230,7 +233,7 @@ def test_what_is_told_of_a_change(change, grew, touched) -> None:
     book = NodeBook()
     for name in ("n1", "n2"):
         book.apply_node(build.node_object(name))
-    book.take("u1", "n1", pod())
+    book.take("u1", "n1", pod().load)
     book.grew = False
     position, _ = book.touched_since(0)
 
@@ -246,9 +249,9 @@ def test_news_of_a_whole_place_touches_all_of_its_nodes() -> None:
         book.apply_node(build.node_object(name, labels={"zone": zone}))
     position, _ = book.touched_since(0)
 
-    book.take("u1", "n1", pod(away=[("zone", "a")]))
+    book.take("u1", "n1", pod(away=[("zone", "a")]).load)
     position, first = book.touched_since(position)
-    book.take("u2", "n2", pod(away=[("zone", "a")]))
+    book.take("u2", "n2", pod(away=[("zone", "a")]).load)
     _, second = book.touched_since(position)
 
     assert first == {"n1", "n2"}
@@ -259,7 +262,7 @@ def test_a_node_that_has_moved_is_touched_in_its_new_place() -> None:
     book = NodeBook()
     for name, zone in (("n1", "x"), ("n2", "y"), ("n3", "y")):
         book.apply_node(build.node_object(name, labels={"zone": zone}))
-    book.take("u1", "n1", pod(away=[("zone", "a")]))
+    book.take("u1", "n1", pod(away=[("zone", "a")]).load)
     book.apply_node(build.node_object("n2", labels={"zone": "x"}))
     position, _ = book.touched_since(0)
 

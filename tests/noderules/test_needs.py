@@ -3,7 +3,7 @@
 import pytest
 
 import build
-from cardwise.noderules import Needs, NodeBook, unchecked
+from cardwise.noderules import Needs, NodeBook, load_of, unchecked
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TERM = {"topologyKey": "zone", "labelSelector": {}}
@@ -107,7 +107,7 @@ def test_whom_somebody_wants_away_is_of_another_kind() -> None:
     one, other = Needs(pod(labels={"app": "a"})), Needs(pod(labels={"app": "b"}))
     assert book.kind(one) == book.kind(other)
 
-    book.take("u", "n1", Needs(pod(affinity={"podAntiAffinity": {REQUIRED: [term]}})))
+    book.take("u", "n1", load_of(pod(affinity={"podAntiAffinity": {REQUIRED: [term]}})))
 
     assert book.kind(one) != book.kind(other)
     book.release("u")

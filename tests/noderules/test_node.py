@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import build
 import hostile
 from cardwise.names import NodeReason
-from cardwise.noderules import Needs, NodeBook, Volumes, unchecked
+from cardwise.noderules import Needs, NodeBook, Volumes, load_of, unchecked
 from cardwise.noderules.needs import ANY_ADDRESS
 
 
@@ -237,7 +237,7 @@ def test_room_is_what_is_allocatable_less_what_is_taken(taken, asked, want) -> N
     book = NodeBook()
     book.apply_node(build.node_object("n1", cpu="8", memory="32Gi", pods="2"))
     for number, requests in enumerate(taken):
-        book.take(f"uid-{number}", "n1", Needs(pod(requests=requests)))
+        book.take(f"uid-{number}", "n1", load_of(pod(requests=requests)))
 
     assert book.refusal(Needs(pod(requests=asked)), "n1") is want
 
@@ -253,7 +253,7 @@ def test_room_is_what_is_allocatable_less_what_is_taken(taken, asked, want) -> N
 )
 def test_ephemeral_storage(room, taken, asked, want) -> None:
     book = a_book(**{} if room is None else {"ephemeral-storage": room})
-    book.take("uid", "n1", Needs(pod(requests={"ephemeral-storage": taken})))
+    book.take("uid", "n1", load_of(pod(requests={"ephemeral-storage": taken})))
 
     assert book.refusal(Needs(pod(requests={"ephemeral-storage": asked})), "n1") is want
 
@@ -283,7 +283,7 @@ HUGE = "hugepages-2Mi"
 )  # fmt: skip
 def test_other_resources(room, taken, asked, want) -> None:
     book = a_book(**room)
-    book.take("uid", "n1", Needs(pod(requests=taken)))
+    book.take("uid", "n1", load_of(pod(requests=taken)))
 
     refusal = book.refusal(Needs(pod(requests=asked)), "n1")
 
@@ -342,7 +342,7 @@ TAKEN = NodeReason.PORTS
 )
 def test_host_ports(there, asked, want) -> None:
     book = a_book()
-    book.take("uid", "n1", Needs(listening(there)))
+    book.take("uid", "n1", load_of(listening(there)))
 
     assert book.refusal(Needs(listening(asked)), "n1") is want
 
@@ -358,7 +358,7 @@ def test_host_ports(there, asked, want) -> None:
 )
 def test_host_ports_of_containers_that_run_to_the_end(tenant, want) -> None:
     book = a_book()
-    book.take("uid", "n1", Needs(tenant))
+    book.take("uid", "n1", load_of(tenant))
 
     assert book.refusal(Needs(listening(port())), "n1") is want
 
@@ -452,7 +452,7 @@ def test_spoilt_objects_are_judged_without_a_traceback(
     volumes.apply_volume(volume)
     volumes.apply_class(storage_class)
     book.apply_node(node)
-    book.take("uid", "n1", needs)
+    book.take("uid", "n1", needs.load)
 
     assert isinstance(unchecked(pod_json), str)
     judged = volumes.judge(needs)

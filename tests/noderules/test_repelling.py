@@ -77,7 +77,7 @@ def test_who_keeps_whom_away(tenant, pod, repelled) -> None:
     for name, zone in (("n1", "x"), ("n2", "x"), ("n3", "y")):
         book.apply_node(build.node_object(name, labels={"zone": zone}))
 
-    book.take("uid-tenant", "n1", tenant)
+    book.take("uid-tenant", "n1", tenant.load)
 
     away = dict.fromkeys(("n1", "n2"), AWAY) if repelled else {}
     assert book.refusals(pod, ("n1", "n2", "n3")) == away
@@ -86,7 +86,7 @@ def test_who_keeps_whom_away(tenant, pod, repelled) -> None:
 def test_a_node_without_the_label_is_in_no_place() -> None:
     book = NodeBook()
     book.apply_node(build.node_object("n1"))
-    book.take("uid-tenant", "n1", repelling({}))
+    book.take("uid-tenant", "n1", repelling({}).load)
 
     assert book.refusal(newcomer(), "n1") is None
 
@@ -95,7 +95,7 @@ def test_a_place_moves_with_the_label_of_its_node() -> None:
     book = NodeBook()
     for name, zone in (("n1", "x"), ("n2", "x"), ("n3", "y")):
         book.apply_node(build.node_object(name, labels={"zone": zone}))
-    book.take("uid-tenant", "n1", repelling({}))
+    book.take("uid-tenant", "n1", repelling({}).load)
 
     book.apply_node(build.node_object("n1", labels={"zone": "y"}))
 
@@ -106,7 +106,7 @@ def test_whoever_is_on_a_node_that_is_gone_keeps_nobody_away() -> None:
     book = NodeBook()
     for name in ("n1", "n2"):
         book.apply_node(build.node_object(name, labels={"zone": "x"}))
-    book.take("uid-tenant", "n1", repelling({}))
+    book.take("uid-tenant", "n1", repelling({}).load)
     assert book.refusal(newcomer(), "n2") is AWAY
     book.grew = False
 
@@ -120,13 +120,13 @@ def test_a_place_that_is_given_up_leaves_the_others_closed() -> None:
     book = NodeBook()
     for name in ("n1", "n2"):
         book.apply_node(build.node_object(name, labels={"zone": name}))
-        book.take(f"uid-{name}", name, repelling(expression("app", "Exists")))
-    book.take("uid-alice", "n1", repelling(ALICE))
+        book.take(f"uid-{name}", name, repelling(expression("app", "Exists")).load)
+    book.take("uid-alice", "n1", repelling(ALICE).load)
 
     book.release("uid-n1")
     assert book.refusals(newcomer(app="b"), ("n1", "n2")) == {"n2": AWAY}
 
-    book.take("uid-alice-too", "n1", repelling({"matchLabels": {"app": "a", "tier": "x"}}))
+    book.take("uid-alice-too", "n1", repelling({"matchLabels": {"app": "a", "tier": "x"}}).load)
     book.release("uid-alice-too")
     assert book.refusals(newcomer(app="a"), ("n1", "n2")) == dict.fromkeys(("n1", "n2"), AWAY)
 

@@ -34,7 +34,7 @@ from cardwise.names import (
     TAKEN_OVER_SCHEDULERS,
     Reason,
 )
-from cardwise.noderules import Needs, NodeBook
+from cardwise.noderules import Needs, NodeBook, load_of
 from cardwise.settings import Settings
 from cardwise.wire.account import ClusterSize
 from cardwise.wire.cordons import misspelt_cordon
@@ -204,7 +204,7 @@ class _Cluster:
         if node is None:
             return False
         ref = _ref(document)
-        self._node_book.take(ref.uid, node, Needs(body))
+        self._node_book.take(ref.uid, node, load_of(body))
         try:
             booking = booking_of(body, init_shrink=self._settings.scheduling.initShrink)
         except BadAllocation as error:
@@ -277,7 +277,7 @@ class _Cluster:
             return
         sighting = Sighting(pod=decision.request.pod, version=0, node=node, booking=booking)
         self._ledger.see(sighting, _NO_TIME)
-        self._node_book.take(decision.request.pod.uid, node, needs)
+        self._node_book.take(decision.request.pod.uid, node, needs.load)
 
     def _note(self, document: Document, what: str) -> None:
         self.notes.append(f"{document.where}: {document.title}: {what}")

@@ -15,7 +15,7 @@ from cardwise.errors import BadAllocation, BadGPUNode
 from cardwise.ledger import Ledger, Sighting
 from cardwise.model import GPUNode, NodeView
 from cardwise.names import ALLOCATED
-from cardwise.noderules import Needs, NodeBook
+from cardwise.noderules import NodeBook, load_of
 from cardwise.settings import Settings
 from cardwise.wire import cordons, gpunodes, pods, quotas
 from cardwise.wire.account import ClusterSize
@@ -117,7 +117,7 @@ class World:
         if node is None:
             return
         ref = pods.pod_ref(pod)
-        self.book.take(ref.uid, node, Needs(pod))
+        self.book.take(ref.uid, node, load_of(pod))
         if not pods.has_allocation(pod):
             return
         booking, unreadable = None, None

@@ -75,7 +75,7 @@ class Scheduler:
             return self._refuse_invalid(call, request)
         if not request.pod.uid:
             # No Pod of an API server: somebody asks by hand. Its name keeps two such Pods apart.
-            request = replace(request, pod=replace(request.pod, uid=str(request.pod)))
+            request = replace(request, pod=request.pod._replace(uid=str(request.pod)))
         entry = self._ledger.entry(request.pod.uid)
         if entry is not None and entry.stage in (Stage.BINDING, Stage.BOOKED):
             return _kept(entry, call)

@@ -149,7 +149,7 @@ class Shadow:
                 continue  # its allocation can't be read, or it is gone: nothing to compare with
             self._compare_one(each, later, found=found)
             del later[each.pod.uid]
-            self._book.take(each.pod.uid, node, each.needs)
+            self._book.take(each.pod.uid, node, each.needs.load)
 
     def _node_of(self, uid: str) -> str | None:
         entry = self._ledger.entry(uid)

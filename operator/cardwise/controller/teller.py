@@ -45,6 +45,8 @@ _BYPASSED = (
     f"{WEBHOOK_IGNORE}). Create the Pod anew in a namespace that is not."
 )
 _OF_WAITING = (
+    *Reason,
+    *NodeReason,
     EventReason.NEEDS_EXTENDER_DOOR,
     EventReason.GANG_INCOMPLETE,
     EventReason.VOLUME_NOT_READY,
@@ -180,7 +182,7 @@ class Teller:
 
     def bound(self, request: Request, booking: Booking, view: NodeView) -> None:
         """The Pod has its cards."""
-        self._recorder.forget(request.pod.uid, (*Reason, *NodeReason, *_OF_WAITING))
+        self._recorder.forget(request.pod.uid, _OF_WAITING)
         self._recorder.post(
             request.pod,
             EventReason.CARDS_ALLOCATED,

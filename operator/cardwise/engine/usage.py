@@ -45,7 +45,8 @@ class Tally(Generic[K]):
 
     def use(self, card: K) -> CardUse:
         """The Pod's use of the card for its whole life."""
-        return _larger(self._peak.get(card, NO_USE), self._steady.get(card, NO_USE))
+        steady, peak = self._steady.get(card, NO_USE), self._peak.get(card)
+        return steady if peak is None else _larger(peak, steady)
 
     def growth(self, card: K, memory_mib: int, cores: int) -> CardUse:
         """How much ``use`` would grow if the next container took this part (slots left out)."""

@@ -197,7 +197,9 @@ class Accounts:
         account = self._account(booking.node)
         account.book(pod, booking)
         self.touched.add(booking.node)
-        use = quota_use(booking, {card.uuid: card for card in account.cards()})
+        # Of any other booking the quota counts what is booked, whatever its cards are.
+        cards = account.cards() if booking.exclusive else ()
+        use = quota_use(booking, {card.uuid: card for card in cards})
         self._quota_use.setdefault(pod.namespace, {})[pod.uid] = use
 
     def _discharge(self, pod: PodRef, node: str) -> None:

@@ -5,7 +5,17 @@ kube-scheduler's alone (`unchecked`, and what `Volumes.judge` calls so) is named
 """
 
 from cardwise.noderules.book import NodeBook
-from cardwise.noderules.needs import Needs, unchecked
+from cardwise.noderules.needs import Load, Needs, load_of, unchecked
 from cardwise.noderules.volumes import ANYWHERE, Judged, Reach, Volumes
 
-__all__ = ["ANYWHERE", "Judged", "Needs", "NodeBook", "Reach", "Volumes", "unchecked"]
+__all__ = [
+    "ANYWHERE",
+    "Judged",
+    "Load",
+    "Needs",
+    "NodeBook",
+    "Reach",
+    "Volumes",
+    "load_of",
+    "unchecked",
+]

@@ -77,22 +77,22 @@ class NodeBook:
         self._journal.forget(self._facts)
         self._facts_journal.forget(self._facts)
 
-    def take(self, uid: str, node: str, needs: Needs) -> None:
+    def take(self, uid: str, node: str, load: Load) -> None:
         """Count a Pod where it is, or is to be: bound ones, whose ever, and those pinned.
 
-        A Pod is counted once: the newest ``node`` and ``needs`` of a UID replace the earlier ones.
+        A Pod is counted once: the newest ``node`` and ``load`` of a UID replace the earlier ones.
         """
         before = self._taken.get(uid)
         if before is not None:
-            if before == (node, needs.load):
+            if before == (node, load):
                 return
             self.release(uid)
         # One text for a node's name, not one for every Pod.
         node = self._facts[node].name if node in self._facts else node
-        self._taken[uid] = _Taken(node, needs.load)
-        self._occupied.setdefault(node, Occupancy()).add(needs.load)
+        self._taken[uid] = _Taken(node, load)
+        self._occupied.setdefault(node, Occupancy()).add(load)
         self._journal.touch(node)
-        for repulsion in needs.load.repulsions:
+        for repulsion in load.repulsions:
             self._touch(self._repelling.change(node, repulsion, 1))
 
     def release(self, uid: str) -> None:

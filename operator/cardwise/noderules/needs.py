@@ -139,13 +139,20 @@ class Needs:
         self.namespace = text(metadata.get("namespace")) or "default"
         self.labels = dict(pairs(metadata.get("labels")))
         self.rules = _rules_of(spec)
-        self.load = _load(asked_by(pod), _ports_of(spec), _repulsions_of(spec, self.namespace))
+        self.load = load_of(pod)
         self.claims = _claims_of(spec, metadata, self.namespace)
 
     @property
     def kind(self) -> Hashable:
         """Equal for Pods that ask the same; `NodeBook.kind` adds what others make of them."""
         return self.rules, self.load.asked, self.load.ports
+
+
+def load_of(pod: Mapping[str, Any]) -> Load:
+    """What a Pod takes of its node: all that counts once it is placed."""
+    spec = mapping(pod.get("spec"))
+    namespace = text(at(pod, "metadata", "namespace")) or "default"
+    return _load(asked_by(pod), _ports_of(spec), _repulsions_of(spec, namespace))
 
 
 def unchecked(pod: Mapping[str, Any]) -> str:

@@ -160,8 +160,9 @@ def card_lines(decision: Decision, view: NodeView) -> list[str]:
     if outcome is None:
         return []
     uuids = {card.index: uuid for card, uuid in zip(view.state.cards, view.uuids, strict=False)}
+    start = f"pod={decision.request.pod} node={view.name} gpu="
     return [
-        f"pod={decision.request.pod} node={view.name} gpu={verdict.index}"
+        f"{start}{verdict.index}"
         f" uuid={uuids.get(verdict.index, '')}"
         f" computer score is {score_text(verdict.score)} {verdict.reason or 'kept'}"
         for verdict in outcome.cards

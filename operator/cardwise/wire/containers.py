@@ -63,8 +63,9 @@ def _listed(pod: object, key: str) -> Iterator[Container]:
 
 def named(container: dict[str, Any], key: str) -> object:
     """The value of a resource, from the limits, else the requests; None: not named."""
-    limit = at(container, "resources", "limits", key)
-    return at(container, "resources", "requests", key) if limit is None else limit
+    resources = mapping(container.get("resources"))
+    limit: object = mapping(resources.get("limits")).get(key)
+    return mapping(resources.get("requests")).get(key) if limit is None else limit
 
 
 def names_ours(container: dict[str, Any]) -> bool:

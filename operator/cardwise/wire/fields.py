@@ -40,8 +40,17 @@ def annotations_of(thing: object) -> dict[str, str]:
     return {
         key: value or ""
         for key, value in written.items()
-        if isinstance(key, str) and isinstance(value, str | None)
+        if isinstance(key, str) and (value is None or isinstance(value, str))
     }
+
+
+def annotation(thing: object, key: str) -> str | None:
+    """One of `annotations_of`; None where it is not written, or is no text."""
+    written = mapping(at(thing, "metadata", "annotations"))
+    if key not in written:
+        return None
+    value = written[key]
+    return "" if value is None else value if isinstance(value, str) else None
 
 
 def quoted(value: object, most: int = 60) -> str:

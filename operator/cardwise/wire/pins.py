@@ -10,7 +10,7 @@ from typing import Any
 
 from cardwise.model import PodRef
 from cardwise.names import ALLOCATED, GATE, VGPU_NODE
-from cardwise.wire.fields import annotations_of, at, items, mapping, text
+from cardwise.wire.fields import annotation, at, items, mapping, text
 
 _NAME = "metadata.name"
 _AFFINITY = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
@@ -30,9 +30,8 @@ def pinned_node(pod: Mapping[str, Any]) -> str | None:
     there the allocation is none of ours: the API server and the admission policy
     ``cardwise-allocations`` hold these two.
     """
-    annotations = annotations_of(pod)
-    node = annotations.get(VGPU_NODE, "")
-    if not node or ALLOCATED not in annotations or GATE in gates_of(pod):
+    node = annotation(pod, VGPU_NODE)
+    if not node or annotation(pod, ALLOCATED) is None or GATE in gates_of(pod):
         return None
     terms = items(at(pod, *_AFFINITY, "nodeSelectorTerms"))
     # An empty term matches no node at all, so it leaves none.

@@ -22,7 +22,16 @@ from cardwise.names import (
 )
 from cardwise.wire import allocation, pins
 from cardwise.wire.containers import Container, containers_of, count_of, names_ours
-from cardwise.wire.fields import annotations_of, at, items, mapping, quoted, size_of, text
+from cardwise.wire.fields import (
+    annotation,
+    annotations_of,
+    at,
+    items,
+    mapping,
+    quoted,
+    size_of,
+    text,
+)
 from cardwise.wire.requests import pod_ref, request_of
 
 __all__ = [
@@ -61,8 +70,7 @@ def asks_cards(pod: dict[str, Any]) -> bool:
 
 def has_allocation(pod: dict[str, Any]) -> bool:
     """Whether it carries an allocation, that of no card included; cheap, and nothing is parsed."""
-    written = mapping(at(pod, "metadata", "annotations"))
-    return ALLOCATED in written and isinstance(written[ALLOCATED], str | None)
+    return annotation(pod, ALLOCATED) is not None
 
 
 def is_finished(pod: dict[str, Any]) -> bool:
@@ -81,7 +89,7 @@ def is_handing(pod: dict[str, Any]) -> bool:
     One that runs has them, whatever its annotation says.
     """
     waits = at(pod, "status", "phase") in (None, "", "Pending")
-    return waits and annotations_of(pod).get(BIND_PHASE) == BIND_PHASE_ALLOCATING
+    return waits and annotation(pod, BIND_PHASE) == BIND_PHASE_ALLOCATING
 
 
 def bound_node(pod: dict[str, Any]) -> str | None:
@@ -149,7 +157,7 @@ def booking_of(pod: dict[str, Any], *, init_shrink: bool = False) -> Booking | N
     if node is None or is_finished(pod) or ALLOCATED not in written:
         return None
     value = written[ALLOCATED]
-    if not isinstance(value, str | None):
+    if not (value is None or isinstance(value, str)):
         raise BadAllocation(f"{quoted(value)} is no text")
     segments = allocation.decode(value or "")
     containers = containers_of(pod)
@@ -164,7 +172,7 @@ def booking_of(pod: dict[str, Any], *, init_shrink: bool = False) -> Booking | N
         node=node,
         containers=segments,
         kinds=kinds,
-        exclusive=annotations_of(pod).get(EXCLUSIVE_HELD) == "true",
+        exclusive=annotation(pod, EXCLUSIVE_HELD) == "true",
     )
 
 

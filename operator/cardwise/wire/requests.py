@@ -4,6 +4,7 @@ The law is docs/placement.md sections 1, 2 and 7. What can't be read is an ``Inv
 sentence for the Pod's owner, never silently no request: such a Pod would start without a card.
 """
 
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -66,6 +67,10 @@ _GO_BOOLEANS: Final = {
 _UNKNOWN_KEPT: Final = 20
 """Unknown names of a chain, or modes, that are told of: a text of 250 KiB has tens of thousands,
 and each is compared with every known name."""
+_SHORT: Final = 16_384
+"""Bytes of the annotations of a Pod whose signature is kept: they may come to 256 KiB."""
+_FEW: Final = 16
+"""Likewise, its containers."""
 _WEIGHT_KEYS: Final = ("slot", "core", "memory")
 _WEIGHT_DIGITS: Final = 18
 """As many digits as 64 signed bits hold for certain."""
@@ -101,7 +106,7 @@ def request_of(pod: dict[str, Any], settings: Settings) -> Request | InvalidRequ
     if not any(ask.count for ask in asks):
         return None
     for key, value in mapping(at(pod, "metadata", "annotations")).items():
-        if key in USER_ANNOTATIONS and not isinstance(value, str | None):
+        if key in USER_ANNOTATIONS and not (value is None or isinstance(value, str)):
             fault = f"annotation {key} is {quoted(value)}, which is no text; put it in quotes"
             return InvalidRequest(pod=ref, message=fault)
     annotations = annotations_of(pod)
@@ -115,8 +120,8 @@ def request_of(pod: dict[str, Any], settings: Settings) -> Request | InvalidRequ
         f"container {container.name}: {RESOURCE_MEMORY_PERCENT} has no effect beside "
         f"{RESOURCE_MEMORY}"
         for container in containers
-        if amount(container.json, RESOURCE_MEMORY)
-        and amount(container.json, RESOURCE_MEMORY_PERCENT)
+        if amount(container.json, RESOURCE_MEMORY_PERCENT)
+        and amount(container.json, RESOURCE_MEMORY)
     )
     parsed = policy.parse(annotations.get(POLICY), settings.scheduling)
     reading.warnings.extend(
@@ -137,6 +142,9 @@ def request_of(pod: dict[str, Any], settings: Settings) -> Request | InvalidRequ
         exclusive=reading.boolean(EXCLUSIVE),
         topology_mode=reading.choice(TOPOLOGY, settings.scheduling.topologyAware.mode),
     )
+    annotation_bytes = size_of(annotations)
+    if annotation_bytes <= _SHORT and len(asks) <= _FEW:
+        signature = _one(signature)
     priority = at(pod, "spec", "priority")
     return Request(
         pod=ref,
@@ -145,9 +153,15 @@ def request_of(pod: dict[str, Any], settings: Settings) -> Request | InvalidRequ
         policy_text=annotations.get(POLICY),
         unknown_policies=parsed.unknown[:_UNKNOWN_KEPT],
         warnings=tuple(reading.warnings),
-        annotation_bytes=size_of(annotations),
+        annotation_bytes=annotation_bytes,
         priority=priority if isinstance(priority, int) else 0,
     )
+
+
+@lru_cache(maxsize=256)
+def _one(signature: Signature) -> Signature:
+    """One object for the Pods of a kind: the same one is not compared field by field."""
+    return signature
 
 
 def _ask(container: dict[str, Any], kind: ContainerKind, defaults: Defaults) -> Ask:
@@ -198,6 +212,8 @@ class _Reading:
     def choice(self, key: str, default: _Choice) -> _Choice:
         """One word of a set; blank, or outside the set: the default."""
         value = self._annotations.get(key, "")
+        if not value:
+            return default
         known = {word.value: word for word in type(default)}
         if value.strip() and value not in known:
             self._warn(key, value, f"write {' or '.join(known)}")
@@ -206,15 +222,18 @@ class _Reading:
     def boolean(self, key: str) -> bool:
         """A boolean as Go spells it; blank, or anything else: False."""
         value = self._annotations.get(key, "")
+        if not value:
+            return False
         if value.strip() and value not in _GO_BOOLEANS:
             self._warn(key, value, 'write "true" or "false"')
         return _GO_BOOLEANS.get(value, False)
 
     def members(self, key: str, known: tuple[str, ...] | None = None) -> list[str]:
         """The members of a comma list without blank ones; those not known have no effect."""
-        members = [
-            member for part in self._annotations.get(key, "").split(",") if (member := part.strip())
-        ]
+        written = self._annotations.get(key, "")
+        if not written:
+            return []
+        members = [member for part in written.split(",") if (member := part.strip())]
         if known is None:
             return members
         unknown = dict.fromkeys(member for member in members if member not in known)

@@ -93,7 +93,7 @@ class Holder:
                     tried={str(member.pod) for member, _ in after},
                 ),
             )
-        self._book.take(waiting.pod.uid, decision.node, waiting.needs)
+        self._book.take(waiting.pod.uid, decision.node, waiting.needs.load)
         self._teller.chosen(decision, self._ledger.view(decision.node))
         return decision.booking
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cardwise.controller.clock import Clock
-from cardwise.noderules import Needs, NodeBook
+from cardwise.noderules import NodeBook, load_of
 from cardwise.wire import pods
 from cardwise.wire.fields import at, text
 
@@ -67,7 +67,7 @@ class Tracker:
         if node is None:
             self._waits(pod)
         else:
-            self._book.take(uid, node, Needs(pod))
+            self._book.take(uid, node, load_of(pod))
             self._placed(pod)
 
     def see_node(self, node: Json, *, deleted: bool) -> None:
