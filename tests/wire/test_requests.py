@@ -467,6 +467,29 @@ def test_the_pods_priority_goes_with_the_request(value: Any, priority: int) -> N
     assert read(pod).priority == priority
 
 
+# Many Pods, few questions -------------------------------------------------------------------------
+
+
+def test_pods_that_ask_the_same_share_one_question() -> None:
+    one, other = (read(build.pod(name, gpumem=1000, policy="mutex,binpack")) for name in "pq")
+    assert one.signature is other.signature
+    assert read(build.pod(gpumem=1000, policy="mutex,spread")).signature != one.signature
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"annotations": {"note": "x" * 20_000}}, id="long annotations"),
+        pytest.param({"containers": [build.container(gpu=1)] * 20}, id="many containers"),
+    ],
+)
+def test_what_may_be_large_is_not_kept(more: dict[str, Any]) -> None:
+    one, other = (read(build.pod(name, **more)) for name in "pq")
+    assert one.signature is not other.signature
+    assert one.signature == other.signature
+    assert hash(one.signature) == hash(other.signature)
+
+
 # Weights ------------------------------------------------------------------------------------------
 
 
