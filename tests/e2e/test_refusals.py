@@ -133,11 +133,20 @@ def test_an_unreadable_allocation_closes_its_node_until_it_is_mended(stage: Stag
     stage.pending("p", Reason.NODE_UNREADABLE, nodes=1)
     note = stage.event("p", Reason.NODE_UNREADABLE)
     assert f"{stage.namespace}/odd" in note
+    stage.cp.wait("the GPUNode to say so", lambda: closed(stage, "node-a"), 10)
 
     mended = {"metadata": {"annotations": {names.ALLOCATED: "GPU-node-a-a,NVIDIA,1000,0:;"}}}
     stage.patch(stage.path("odd"), mended)
 
     assert stage.placed("p", within=5) == 1
+    stage.cp.wait("the GPUNode to say no more", lambda: not closed(stage, "node-a"), 10)
+
+
+def closed(stage: Stage, name: str) -> bool:
+    """Whether the controller says on a GPUNode that an unreadable allocation closes its node."""
+    found = next(each for each in stage.gpunodes() if each["metadata"]["name"] == name)
+    told = found["status"].get("conditions", ())
+    return any(each["type"] == names.CONDITION_UNREADABLE for each in told)
 
 
 def test_a_node_whose_unreadable_pod_is_deleted_is_open_again(stage: Stage) -> None:
