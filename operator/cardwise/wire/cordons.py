@@ -6,6 +6,7 @@ refuses either.
 
 import difflib
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any
 
 from cardwise import names
@@ -62,6 +63,7 @@ def trouble_of(
     return "; ".join(said)
 
 
+@lru_cache(maxsize=256)  # the same few on thousands of Nodes, and each costs 50 µs
 def _is_near(key: str) -> bool:
     short = key[: 2 * len(names.NODE_CORDON)]
     return bool(difflib.get_close_matches(short, [names.NODE_CORDON], n=1, cutoff=_NEAR))
