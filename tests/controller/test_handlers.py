@@ -74,6 +74,18 @@ async def test_kopf_copies_and_remembers_nothing_of_an_object() -> None:
     assert storage.fetch(body=body) is None
 
 
+async def test_kopf_looks_for_no_progress_of_handlers_in_an_object() -> None:
+    # Red: Kopf's own storage, which copies what it is given and looks through the annotations.
+    storage, essence = handlers.settings().persistence.progress_storage, kopf.BodyEssence()
+    body, patch = kopf.Body(build.pod("p", annotations={"kopf.zalando.org/h": "{}"})), kopf.Patch()
+
+    storage.touch(body=body, patch=patch, value="now")
+
+    assert storage.clear(essence=essence) is essence
+    assert storage.fetch(key="h", body=body) is None
+    assert not patch
+
+
 async def test_kopf_never_gives_a_watch_up_and_never_stays_away_for_long() -> None:
     backoffs = handlers.settings().networking.error_backoffs
     assert isinstance(backoffs, Iterable)

@@ -124,10 +124,30 @@ class _NoDiffs(kopf.DiffBaseStorage):
         pass
 
 
+class _NoProgress(kopf.ProgressStorage):
+    """No handler of ours is tried twice, so nothing is looked for, or taken out, in an object."""
+
+    def fetch(self, **_: object) -> kopf.ProgressRecord | None:
+        return None
+
+    def store(self, **_: object) -> None:
+        pass
+
+    def purge(self, **_: object) -> None:
+        pass
+
+    def touch(self, **_: object) -> None:
+        pass
+
+    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
+        return essence
+
+
 def settings() -> kopf.OperatorSettings:
     """Kopf as we want it: it reads, and writes nothing."""
     wanted = kopf.OperatorSettings()
     wanted.persistence.diffbase_storage = _NoDiffs()
+    wanted.persistence.progress_storage = _NoProgress()
     wanted.queueing.idle_timeout = _IDLE_SECONDS
     wanted.posting.enabled = False
     wanted.scanning.disabled = True
