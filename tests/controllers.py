@@ -12,7 +12,7 @@ from typing import Any
 
 from cardwise.controller.app import Controller
 from cardwise.controller.clock import Clock
-from cardwise.controller.tenure import Election
+from cardwise.controller.lease.tenure import Election
 from cardwise.ledger import PodEntry, Stage
 from cardwise.model import PodRef
 from cardwise.settings import Settings

@@ -17,7 +17,7 @@ from typing import Any, Final
 import yaml
 
 from cardwise import names
-from cardwise.controller.authority import Pair
+from cardwise.controller.webhook.authority import Pair
 from controlplane.launcher import ROOT, ControlPlane, free_port
 from webhooks import Mount
 

@@ -21,7 +21,7 @@ from aiohttp import web
 import build
 from cardwise import names
 from cardwise.controller import server
-from cardwise.controller.extender import reports, verbs
+from cardwise.controller.extender.http import reports, verbs
 from controllers import World
 
 Json = dict[str, Any]

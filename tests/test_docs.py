@@ -13,7 +13,7 @@ from cardwise.agent.main import main as agent_main
 from cardwise.agent.metrics import Metrics as AgentMetrics
 from cardwise.agent.probe import probe
 from cardwise.agent.simulated import SimulatedNvml
-from cardwise.controller.metrics import Metrics
+from cardwise.controller.reports.metrics import Metrics
 from cardwise.engine.candidates import CHECKS
 from cardwise.ledger import Ledger
 from cardwise.model import NodeOverrides

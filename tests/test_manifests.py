@@ -23,7 +23,7 @@ import yaml
 from cardwise import names, ports
 from cardwise.agent.deviceplugin.files import NodeFiles
 from cardwise.agent.main import POD_NAMESPACE
-from cardwise.controller import selftest
+from cardwise.controller.webhook import selftest
 from cardwise.names import Door
 from cardwise.settings import Migration, Scheduling, Settings, parse
 from cardwise_webhook import review

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import orjson
 
-from cardwise.controller import authority
-from cardwise.controller.authority import Pair
+from cardwise.controller.webhook import authority
+from cardwise.controller.webhook.authority import Pair
 from controlplane.process import Process, free_port
 
 Json = dict[str, Any]

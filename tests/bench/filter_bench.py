@@ -29,7 +29,7 @@ from rich.table import Table
 
 from build import gpunode, pod
 from cardwise.controller.app import Controller
-from cardwise.controller.extender import verbs
+from cardwise.controller.extender.http import verbs
 from cardwise.options import start_logging
 from cardwise.settings import Settings
 from controlplane.launcher import free_port

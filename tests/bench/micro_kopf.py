@@ -15,7 +15,7 @@ from kopf._core.reactor import inventory, processing
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import build
-from cardwise.controller import handlers
+from cardwise.controller.watching import handlers
 
 _A_ROUND = 200
 FIELDS = {f"f:{field}": {} for field in ("spec", "status", "metadata", "containers")}

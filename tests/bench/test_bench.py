@@ -386,9 +386,9 @@ WORKER = f"{OUTER};worker (kopf/_core/reactor/queueing.py:338)"
     ("stack", "part"),
     [
         pytest.param(
-            f"{WORKER};handle (cardwise/controller/handlers.py:90);"
-            "Mirror.see_pod (cardwise/controller/mirror.py:126);"
-            "Bypassed.see_pod (cardwise/controller/bypassed.py:60)",
+            f"{WORKER};handle (cardwise/controller/watching/handlers.py:90);"
+            "Mirror.see_pod (cardwise/controller/watching/mirror.py:126);"
+            "Bypassed.see_pod (cardwise/controller/followers/bypassed.py:60)",
             "followers of the mirror",
             id="the innermost that has a name, though Kopf called it",
         ),

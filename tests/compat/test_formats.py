@@ -14,7 +14,7 @@ from cardwise.agent.deviceplugin.choice import card_of, devices_of
 from cardwise.agent.deviceplugin.handover import Library, edits_of
 from cardwise.agent.deviceplugin.messages import ContainerAnswer
 from cardwise.agent.deviceplugin.verdict import Node, Refusal, judge
-from cardwise.controller import lockvalue
+from cardwise.controller.placing import lockvalue
 from cardwise.errors import BadAllocation
 from cardwise.ledger import STALE_SECONDS
 from cardwise.model import Card, ContainerKind, PodRef, Share

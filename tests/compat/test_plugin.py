@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import build
-from cardwise.controller import lockvalue
-from cardwise.controller.binder import Binder
-from cardwise.controller.duty import Duty
-from cardwise.controller.tenure import Tenure
+from cardwise.controller.lease.duty import Duty
+from cardwise.controller.lease.tenure import Tenure
+from cardwise.controller.placing import lockvalue
+from cardwise.controller.placing.binder import Binder
 from cardwise.ledger import Stage
 from cardwise.model import PodRef
 from cardwise.names import WAKE, EventReason, Reason

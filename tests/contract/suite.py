@@ -14,8 +14,14 @@ import pytest
 
 import build
 from cardwise import names
-from cardwise.controller import authority, selftest
-from cardwise.controller.certificates import CA_LIFE, CA_SECRET, WEBHOOK, secret_of, trust_of
+from cardwise.controller.webhook import authority, selftest
+from cardwise.controller.webhook.certificates import (
+    CA_LIFE,
+    CA_SECRET,
+    WEBHOOK,
+    secret_of,
+    trust_of,
+)
 from cardwise.errors import ApiError
 from cardwise.model import Booking, ContainerKind, PodRef, Share
 from cardwise.ports import Cluster

@@ -11,7 +11,7 @@ import aiohttp
 
 import build
 from cardwise.controller.clock import Clock
-from cardwise.controller.mirror import Mirror
+from cardwise.controller.watching.mirror import Mirror
 from cardwise.kube.client import Client
 from cardwise.ledger import Ledger, Stage
 from cardwise.settings import Settings

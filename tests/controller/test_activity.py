@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import build
-from cardwise.controller.tenure import Election
+from cardwise.controller.lease.tenure import Election
 from cardwise.errors import ApiError
 from cardwise.ledger import Stage
 from controllers import OWN, World, background, passing

@@ -15,12 +15,13 @@ import aiohttp
 import pytest
 
 import build
-from cardwise.controller import handlers, serving, watch
+from cardwise.controller import serving
 from cardwise.controller.app import Controller
-from cardwise.controller.mirror import Mirror
+from cardwise.controller.lease.tenure import Election
 from cardwise.controller.serving import Addresses, serve
-from cardwise.controller.tenure import Election
-from cardwise.controller.watch import Watchman
+from cardwise.controller.watching import handlers, watch
+from cardwise.controller.watching.mirror import Mirror
+from cardwise.controller.watching.watch import Watchman
 from cardwise.kube import connect
 from cardwise.ledger import PodEntry
 from cardwise.settings import Settings

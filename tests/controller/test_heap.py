@@ -11,7 +11,7 @@ import build
 from asks import asked
 from cardwise.controller import heap
 from cardwise.controller.clock import Clock
-from cardwise.controller.decider import Decider
+from cardwise.controller.placing.decider import Decider
 from cardwise.ledger import Ledger, Sighting
 from cardwise.wire.gpunodes import gpunode_of
 

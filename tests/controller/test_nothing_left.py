@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import build
-from cardwise.controller import recorder, rejected
+from cardwise.controller.followers import rejected
 from cardwise.controller.gates import tracker
+from cardwise.controller.telling import recorder
 from cardwise.ledger import ledger
 from cardwise.names import GATE, Door
 from cardwise.settings import Scheduling, Settings

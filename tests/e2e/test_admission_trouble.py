@@ -16,10 +16,10 @@ import build
 from callers import Answer, Caller
 from cardwise import names
 from cardwise.controller.clock import Clock
-from cardwise.controller.duty import Duty
-from cardwise.controller.keeper import CertificateKeeper
-from cardwise.controller.notes import Notes
-from cardwise.controller.selftest import SelfTest
+from cardwise.controller.lease.duty import Duty
+from cardwise.controller.telling.notes import Notes
+from cardwise.controller.webhook.keeper import CertificateKeeper
+from cardwise.controller.webhook.selftest import SelfTest
 from cardwise.kube import connect
 from cardwise.kube.cluster import KubeCluster
 from controlplane.launcher import ControlPlane

@@ -14,7 +14,7 @@ import pytest
 import fault_proxy
 from bookings import agree, samples
 from cardwise import names
-from cardwise.controller.tenure import WRITE_SECONDS
+from cardwise.controller.lease.tenure import WRITE_SECONDS
 from cardwise.names import Reason
 from controlplane.launcher import ApiError
 from fault_proxy import FaultProxy, Plan

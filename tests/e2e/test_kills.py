@@ -11,7 +11,7 @@ import pytest
 
 import fault_proxy
 from bookings import in_cluster, in_ledger, samples
-from cardwise.controller.tenure import WRITE_SECONDS
+from cardwise.controller.lease.tenure import WRITE_SECONDS
 from cardwise.names import Reason
 from fault_proxy import FaultProxy
 from stage import Stage, node_of

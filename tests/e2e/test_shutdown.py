@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import fault_proxy
-from cardwise.controller.tenure import WRITE_SECONDS
+from cardwise.controller.lease.tenure import WRITE_SECONDS
 from fault_proxy import FaultProxy
 from stage import Json, Stage
 

@@ -13,8 +13,8 @@ import build
 import fault_proxy
 from blind import Blind
 from bookings import agree, in_cluster, in_ledger
-from cardwise.controller.handlers import DEAD_SECONDS
-from cardwise.controller.watch import SILENCE_SECONDS
+from cardwise.controller.watching.handlers import DEAD_SECONDS
+from cardwise.controller.watching.watch import SILENCE_SECONDS
 from cardwise.kube.client import LIST_SECONDS
 from cardwise.names import USE_UUID, Reason
 from controlplane.launcher import SYSTEM_NAMESPACE

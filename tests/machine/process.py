@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 import build
-from cardwise.controller.tenure import WRITE_SECONDS, Election
+from cardwise.controller.lease.tenure import WRITE_SECONDS, Election
 from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE
 from cardwise.settings import Settings
 from controllers import OWN, World

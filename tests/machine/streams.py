@@ -7,8 +7,8 @@ from typing import Any
 
 import kopf
 
-from cardwise.controller import handlers
 from cardwise.controller.app import Controller
+from cardwise.controller.watching import handlers
 from fakes.cluster import Change, FakeCluster, copied
 
 Json = dict[str, Any]

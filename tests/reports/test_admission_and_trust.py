@@ -10,9 +10,9 @@ import yaml
 
 import build
 from cardwise.admission import admit
-from cardwise.controller.certificates import WEBHOOK
-from cardwise.controller.duty import Duty
-from cardwise.controller.keeper import CertificateKeeper
+from cardwise.controller.lease.duty import Duty
+from cardwise.controller.webhook.certificates import WEBHOOK
+from cardwise.controller.webhook.keeper import CertificateKeeper
 from cardwise.settings import Settings
 from cardwise_webhook.certs import Certificate
 from cardwise_webhook.metrics import Metrics
@@ -34,7 +34,7 @@ def test_r31_a_webhook_that_does_not_answer_lets_no_pod_with_cards_slip_through(
 
     That it does: tests/e2e/test_webhook_down.py, and "a wrong authority is told by kubectl and
     mended" in test_admission_trouble.py. Whoever runs the cluster is told before anybody asks:
-    tests/controller/test_selftest.py. Where somebody writes ``Ignore``, R20 tells each Pod.
+    tests/controller/webhook/test_selftest.py. Where somebody writes ``Ignore``, R20 tells each Pod.
 
     Red: in manifests/components/webhook/configuration.yaml write ``failurePolicy: Ignore``.
     """
@@ -217,7 +217,7 @@ async def test_r41_the_configuration_is_written_once() -> None:
 
     The path is fixed, /mutate, in a manifest that anybody can manage.
 
-    Red: in controller/certificates.py let ``next_step`` write the bundle whatever it is.
+    Red: in controller/webhook/certificates.py let ``next_step`` write the bundle whatever it is.
     """
     cluster = FakeCluster(
         {**copy.deepcopy(CONFIGURATION), "metadata": {"name": WEBHOOK, "namespace": ""}}

@@ -14,9 +14,9 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 import build
-from cardwise.controller import handlers
-from cardwise.controller.tenure import Election
-from cardwise.controller.watch import SILENCE_SECONDS
+from cardwise.controller.lease.tenure import Election
+from cardwise.controller.watching import handlers
+from cardwise.controller.watching.watch import SILENCE_SECONDS
 from cardwise.names import NODE_CORDON, EventReason, Reason
 from controllers import OWN, World, background, passing
 from fakes.cluster import FakeCluster, refused
@@ -323,7 +323,7 @@ async def test_r81_how_scattered_the_free_memory_is(
 async def test_r67_a_device_class_that_takes_our_resource_name_is_said_to_the_pods_it_stops() -> (
     None
 ):
-    """kube-scheduler refuses them before it asks; every case: tests/controller/test_classes.py.
+    """kube-scheduler refuses them before it asks: tests/controller/followers/test_classes.py.
 
     Red: `Classes.see_pod` tells nobody.
     """

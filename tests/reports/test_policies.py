@@ -72,7 +72,7 @@ def test_r02_a_misspelt_policy_keeps_the_clusters_default_and_is_told() -> None:
 async def test_r02_a_misspelt_policy_is_told_where_the_webhook_was_passed_by() -> None:
     """The Pod's own events say it, too.
 
-    Red: in controller/service.py leave out the call of ``unknown_policies``.
+    Red: in controller/extender/service.py leave out the call of ``unknown_policies``.
     """
     world = await World(*fixtures.t4x2()).load()
 

@@ -137,7 +137,7 @@ GATED = {"gates": ["cardwise.dev/cards"]}
 async def test_r20_who_has_passed_by(pod: fixtures.Json, settings: Settings) -> None:
     """What only admission could have made of it is missing.
 
-    Red: in controller/bypassed.py take every gate for ours.
+    Red: in controller/followers/bypassed.py take every gate for ours.
     """
     world = await World(*fixtures.t4x1(), pod, settings=settings).load()
 
@@ -168,7 +168,7 @@ async def test_r20_who_has_passed_by(pod: fixtures.Json, settings: Settings) -> 
 async def test_r20_who_has_not_passed_by(pod: fixtures.Json, settings: Settings) -> None:
     """No other Pod is told that it should be created anew.
 
-    Red: in controller/bypassed.py let ``_is_refused`` not look at the conditions.
+    Red: in controller/followers/bypassed.py let ``_is_refused`` not look at the conditions.
     """
     world = await World(*fixtures.t4x1(), pod, settings=settings).load()
 
@@ -231,7 +231,7 @@ def test_r23_all_cores_of_a_card_are_given_once() -> None:
 async def test_a_pod_of_0_cards_does_not_wait_for_ever() -> None:
     """``nvidia.com/gpu: 0`` asks for nothing; kube-scheduler still leaves its Binding to us.
 
-    Red: in controller/service.py answer "the Pod asks for no card" instead of binding it.
+    Red: in controller/extender/service.py answer "the Pod asks for no card" instead of binding it.
     """
     world = await World(*fixtures.t4x1()).load()
     pod = world.cluster.put(build.pod(gpus=0))

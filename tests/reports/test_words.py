@@ -19,7 +19,7 @@ async def test_r69_a_job_of_eighty_is_placed_at_once_with_few_writes() -> None:
 
     Seconds on a real control plane: tests/e2e/test_crowd.py.
 
-    Red: in controller/binder.py hold one lock around every Binding.
+    Red: in controller/placing/binder.py hold one lock around every Binding.
     """
     [node] = fixtures.a8()
     pods = fixtures.pods(EIGHTY, gpumem=4000)
@@ -46,7 +46,7 @@ async def test_r69_a_job_of_eighty_is_placed_at_once_with_few_writes() -> None:
 async def test_r72_events_are_few_and_in_nobodys_way() -> None:
     """Five hundred Pods that wait ten minutes, asked about once a minute.
 
-    Red: in controller/recorder.py let a thousand events a second be written.
+    Red: in controller/telling/recorder.py let a thousand events a second be written.
     """
     waiting = fixtures.pods(500, gpumem=15000)
     world = await World(
@@ -119,7 +119,7 @@ async def test_r76_who_may_preempt_is_told_that_a_shortage_of_cards_never_does(
 ) -> None:
     """And kube-scheduler is left no node where preemption of others would not help.
 
-    Red: in controller/teller.py leave out ``preemption_note``.
+    Red: in controller/telling/teller.py leave out ``preemption_note``.
     """
     world = await World(*fixtures.t4x2(), *load(g0="1/15000/0", g1="1/2000/0")).load()
     pod = build.pod(gpumem=14000, pod_priority=priority)
@@ -186,7 +186,7 @@ async def test_r74_a_pod_that_can_never_fit_is_told_so_first(
 ) -> None:
     """At once, and not after the tenants have gone: waiting is in vain.
 
-    Red: in controller/teller.py leave out ``hopeless``.
+    Red: in controller/telling/teller.py leave out ``hopeless``.
     """
     full = load(g0="10/15360/100", g1="10/15360/100")
     world = await World(*fixtures.t4x2(), *full).load()

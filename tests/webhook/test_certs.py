@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 import build
-from cardwise.controller import authority as x509
-from cardwise.controller.authority import Pair
+from cardwise.controller.webhook import authority as x509
+from cardwise.controller.webhook.authority import Pair
 from cardwise.settings import Settings
 from cardwise_webhook import certs
 from cardwise_webhook.certs import Certificate

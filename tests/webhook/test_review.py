@@ -13,7 +13,7 @@ import build
 import hostile
 from cardwise import names
 from cardwise.admission import admit
-from cardwise.controller.selftest import TEMPLATE
+from cardwise.controller.webhook.selftest import TEMPLATE
 from cardwise.errors import BadBody
 from cardwise.names import (
     ALLOCATED,

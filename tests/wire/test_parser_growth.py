@@ -15,7 +15,7 @@ import pytest
 import build
 from cardwise import names, policy
 from cardwise.controller.clock import Clock
-from cardwise.controller.mirror import Mirror
+from cardwise.controller.watching.mirror import Mirror
 from cardwise.errors import CardwiseError
 from cardwise.ledger import Ledger
 from cardwise.quantity import whole

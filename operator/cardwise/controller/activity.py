@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable
 
 from cardwise.controller.clock import Clock
-from cardwise.controller.mirror import Mirror
-from cardwise.controller.tenure import Tenure
+from cardwise.controller.lease.tenure import Tenure
+from cardwise.controller.watching.mirror import Mirror
 from cardwise.errors import ApiError
 from cardwise.ledger import Ledger
 from cardwise.ports import Cluster

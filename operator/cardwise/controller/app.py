@@ -6,33 +6,33 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cardwise.controller.activity import Activity
-from cardwise.controller.binder import Binder
-from cardwise.controller.bypassed import Bypassed
-from cardwise.controller.classes import Classes
 from cardwise.controller.clock import Clock
-from cardwise.controller.cordons import Cordons
-from cardwise.controller.decider import Decider
-from cardwise.controller.duty import Duty
-from cardwise.controller.elector import Elector
+from cardwise.controller.extender.service import Scheduler
+from cardwise.controller.extender.waker import Waker
+from cardwise.controller.followers.bypassed import Bypassed
+from cardwise.controller.followers.classes import Classes
+from cardwise.controller.followers.cordons import Cordons
+from cardwise.controller.followers.hami import HamiNodes, MemoryShelf, Shelf, StoredShelf
+from cardwise.controller.followers.owners import Owners
+from cardwise.controller.followers.rejected import RejectedPods
+from cardwise.controller.followers.strangers import Strangers
+from cardwise.controller.followers.unreadable import Unreadable
 from cardwise.controller.gates.door import GatesDoor
-from cardwise.controller.hami import HamiNodes, MemoryShelf, Shelf, StoredShelf
-from cardwise.controller.keeper import CertificateKeeper
-from cardwise.controller.metrics import Metrics
-from cardwise.controller.mirror import Mirror
-from cardwise.controller.notes import Notes
-from cardwise.controller.owners import Owners
-from cardwise.controller.recorder import Recorder
-from cardwise.controller.rejected import RejectedPods
-from cardwise.controller.selftest import SelfTest
-from cardwise.controller.service import Scheduler
+from cardwise.controller.lease.duty import Duty
+from cardwise.controller.lease.elector import Elector
+from cardwise.controller.lease.tenure import Election, Tenure
+from cardwise.controller.placing.binder import Binder
+from cardwise.controller.placing.decider import Decider
+from cardwise.controller.reports.metrics import Metrics
 from cardwise.controller.shadow import Shadow
-from cardwise.controller.strangers import Strangers
-from cardwise.controller.teller import Teller
-from cardwise.controller.tenure import Election, Tenure
-from cardwise.controller.unreadable import Unreadable
-from cardwise.controller.usage import UsageWriter
-from cardwise.controller.waker import Waker
-from cardwise.controller.watch import Health, Watchman
+from cardwise.controller.telling.notes import Notes
+from cardwise.controller.telling.recorder import Recorder
+from cardwise.controller.telling.teller import Teller
+from cardwise.controller.telling.usage import UsageWriter
+from cardwise.controller.watching.mirror import Mirror
+from cardwise.controller.watching.watch import Health, Watchman
+from cardwise.controller.webhook.keeper import CertificateKeeper
+from cardwise.controller.webhook.selftest import SelfTest
 from cardwise.doors import installed_doors
 from cardwise.ledger import HOLD_SECONDS, Ledger
 from cardwise.model import Condition, PodRef

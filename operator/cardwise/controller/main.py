@@ -9,8 +9,8 @@ import click
 import uvloop
 
 from cardwise import options, settings_file
+from cardwise.controller.lease.tenure import Election
 from cardwise.controller.serving import Addresses, serve
-from cardwise.controller.tenure import Election
 from cardwise.errors import BadSettings, CardwiseError
 from cardwise.kube import connect
 from cardwise.names import SCHEDULER_NAME, SYSTEM_NAMESPACE

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from cardwise.controller import extender, handlers, heap, server, shadow
+from cardwise.controller import heap, server, shadow
 from cardwise.controller.app import Controller
-from cardwise.controller.tenure import Election
+from cardwise.controller.extender import http as extender
+from cardwise.controller.lease.tenure import Election
+from cardwise.controller.watching import handlers
 from cardwise.kube.client import Client
 from cardwise.kube.cluster import KubeCluster
 from cardwise.model import PodRef

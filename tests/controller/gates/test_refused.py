@@ -10,11 +10,11 @@ import pytest
 import build
 from cardwise import names
 from cardwise.controller.clock import Clock
-from cardwise.controller.duty import Duty
 from cardwise.controller.gates.evictions import MOST_EVICTIONS
 from cardwise.controller.gates.refused import RefusedPods
-from cardwise.controller.recorder import Recorder
-from cardwise.controller.tenure import Tenure
+from cardwise.controller.lease.duty import Duty
+from cardwise.controller.lease.tenure import Tenure
+from cardwise.controller.telling.recorder import Recorder
 from cardwise.model import PodRef
 from cardwise.names import EventReason
 from cardwise.settings import GatesSection

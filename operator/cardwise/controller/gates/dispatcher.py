@@ -8,7 +8,6 @@ import asyncio
 from typing import Any
 
 from cardwise.controller.clock import Clock
-from cardwise.controller.duty import Duty
 from cardwise.controller.gates.gangs import Gangs
 from cardwise.controller.gates.holder import Holder, Refusal
 from cardwise.controller.gates.pinner import Pinner
@@ -16,7 +15,8 @@ from cardwise.controller.gates.queue import Group, Queue, Rank
 from cardwise.controller.gates.surroundings import Surroundings, gang_kind
 from cardwise.controller.gates.told import Told
 from cardwise.controller.gates.waiting import Waiting, read
-from cardwise.controller.teller import Teller
+from cardwise.controller.lease.duty import Duty
+from cardwise.controller.telling.teller import Teller
 from cardwise.gangs import Gang, Key, gang_of
 from cardwise.ledger import Ledger, Stage
 from cardwise.model import Booking, PodRef

@@ -5,10 +5,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from cardwise.controller.binder import Binder
 from cardwise.controller.clock import Clock
-from cardwise.controller.decider import Decider
-from cardwise.controller.duty import Duty
 from cardwise.controller.gates.dispatcher import Dispatcher
 from cardwise.controller.gates.gangs import Gangs
 from cardwise.controller.gates.holder import Holder
@@ -18,10 +15,13 @@ from cardwise.controller.gates.refused import RefusedPods
 from cardwise.controller.gates.storage import Storage
 from cardwise.controller.gates.surroundings import Surroundings
 from cardwise.controller.gates.tracker import Tracker
-from cardwise.controller.metrics import Metrics
-from cardwise.controller.mirror import Mirror
-from cardwise.controller.recorder import Recorder
-from cardwise.controller.teller import Teller
+from cardwise.controller.lease.duty import Duty
+from cardwise.controller.placing.binder import Binder
+from cardwise.controller.placing.decider import Decider
+from cardwise.controller.reports.metrics import Metrics
+from cardwise.controller.telling.recorder import Recorder
+from cardwise.controller.telling.teller import Teller
+from cardwise.controller.watching.mirror import Mirror
 from cardwise.ledger import Ledger
 from cardwise.noderules import NodeBook, Volumes
 from cardwise.ports import Cluster

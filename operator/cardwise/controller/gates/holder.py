@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cardwise.controller.clock import Clock
-from cardwise.controller.decider import Decider
 from cardwise.controller.gates.gangs import Gangs
 from cardwise.controller.gates.surroundings import Surroundings
 from cardwise.controller.gates.waiting import Waiting
-from cardwise.controller.metrics import Metrics
-from cardwise.controller.teller import Teller
+from cardwise.controller.placing.decider import Decider
+from cardwise.controller.reports.metrics import Metrics
+from cardwise.controller.telling.teller import Teller
 from cardwise.doors import needs_extender
 from cardwise.gangs import Gang, Key, incomplete, without_size
 from cardwise.ledger import Ledger

@@ -10,14 +10,14 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from cardwise.controller.binder import Binder
 from cardwise.controller.clock import Clock
-from cardwise.controller.duty import Duty
 from cardwise.controller.gates.waiting import Waiting
-from cardwise.controller.metrics import Metrics
-from cardwise.controller.teller import Teller
-from cardwise.controller.tenure import WRITE_SECONDS
-from cardwise.controller.writes import LATE, PinWrite
+from cardwise.controller.lease.duty import Duty
+from cardwise.controller.lease.tenure import WRITE_SECONDS
+from cardwise.controller.placing.binder import Binder
+from cardwise.controller.placing.writes import LATE, PinWrite
+from cardwise.controller.reports.metrics import Metrics
+from cardwise.controller.telling.teller import Teller
 from cardwise.errors import ApiError
 from cardwise.ledger import Ledger
 from cardwise.model import Booking, PodRef

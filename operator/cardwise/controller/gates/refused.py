@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cardwise.controller.clock import Clock
-from cardwise.controller.duty import Duty
 from cardwise.controller.gates import pinned
 from cardwise.controller.gates.evictions import MOST_EVICTIONS, WINDOW_SECONDS, Evictions
 from cardwise.controller.gates.pinned import PinnedPod, State
-from cardwise.controller.recorder import Recorder
+from cardwise.controller.lease.duty import Duty
+from cardwise.controller.telling.recorder import Recorder
 from cardwise.errors import ApiError
 from cardwise.names import EventReason
 from cardwise.ports import Cluster

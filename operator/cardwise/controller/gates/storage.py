@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from cardwise.controller.mirror import Kind
+from cardwise.controller.watching.mirror import Kind
 from cardwise.noderules import Volumes
 from cardwise.ports import Cluster
 from cardwise.wire.fields import at, text

@@ -9,7 +9,7 @@ from cardwise.controller.clock import Clock
 from cardwise.controller.gates.holder import Refusal
 from cardwise.controller.gates.queue import Group, Queue, Rank
 from cardwise.controller.gates.waiting import Waiting
-from cardwise.controller.teller import Teller
+from cardwise.controller.telling.teller import Teller
 from cardwise.ledger import Ledger
 from cardwise.model import InvalidRequest, PodRef
 from cardwise.names import EventReason, Reason

@@ -1,0 +1,1 @@
+"""Who looks at what the mirror shows, and acts on what nobody else would notice."""

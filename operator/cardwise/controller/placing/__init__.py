@@ -1,0 +1,1 @@
+"""From a question to cards: the decision, the hold, and the one write that binds or pins."""

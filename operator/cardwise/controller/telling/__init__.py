@@ -1,0 +1,1 @@
+"""What people are told: log lines, events, and the usage in a GPUNode's status."""

@@ -1,0 +1,1 @@
+"""The watches: Kopf's events and full lists, to the ledger."""

@@ -1,0 +1,1 @@
+"""What the controller does for the webhook: its certificates, and a test that it is reached."""
