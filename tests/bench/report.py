@@ -5,6 +5,7 @@ import math
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -146,13 +147,19 @@ def machine() -> dict[str, Any]:
         "is_busy": load > _BUSY * cores,
         "versions": {
             "cardwise": _revision(),
-            "python": platform.python_version(),
+            "python": _python(),
             "kopf": version("kopf"),
             "aiohttp": version("aiohttp"),
             "kubernetes": _said([str(program("kube-apiserver")), "--version"]).split()[-1],
             "etcd": _said([str(program("etcd")), "--version"]).splitlines()[0].split()[-1],
         },
     }
+
+
+def _python() -> str:
+    """The version, and whether it is the system's: others are often built with less care for speed."""
+    of = " (the system's)" if sys.base_prefix == "/usr" else ""
+    return f"{platform.python_version()}{of}"
 
 
 def _said(argv: Sequence[str]) -> str:
