@@ -157,7 +157,7 @@ def machine() -> dict[str, Any]:
 
 
 def _python() -> str:
-    """The version, and whether it is the system's: others are often built with less care for speed."""
+    """The version, and whether it is the system's: others are often built slower."""
     of = " (the system's)" if sys.base_prefix == "/usr" else ""
     return f"{platform.python_version()}{of}"
 
