@@ -21,8 +21,10 @@ from cardwise.wire.gpunodes_written import usage_of
 
 _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 1.0
-_WRITES = 5
-"""Nodes that are written in a round."""
+_WRITES, _BUSY_WRITES = 5, 2
+"""Nodes that are written in a round in which nothing happened, and in one in which Pods came or
+went: such a write is the API server's most expensive, at 20 ms of its processor time for eight
+linked cards, and a Binding waits for the same processor."""
 _LOOKS = 200
 """Nodes that are looked at in a round; most may be as they should be already."""
 
@@ -74,7 +76,8 @@ class UsageWriter:
             await self.write_some()
 
     async def write_some(self) -> None:
-        """Write up to five nodes, the longest waiting first; a passive replica writes none."""
+        """Write a few nodes, the longest waiting first; a passive replica writes none."""
+        most = _BUSY_WRITES if self._ledger.touched else _WRITES
         self._due.update(dict.fromkeys(sorted(self._ledger.touched)))
         self._ledger.touched.clear()
         # What was written went with its GPUNode, though one of the same name may be there again.
@@ -84,7 +87,7 @@ class UsageWriter:
         writes = 0
         for name in list(self._due)[:_LOOKS]:
             # Asked before each: the one before may have taken long.
-            if writes == _WRITES or self._duty.passive():
+            if writes == most or self._duty.passive():
                 return
             del self._due[name]
             writes += await self._write(name)
