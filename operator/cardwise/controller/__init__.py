@@ -1,1 +1,1 @@
-"""The operator process: watches, decides when kube-scheduler asks, binds, and tells."""
+"""The controller: watches, decides at either door, binds or pins, and tells."""

@@ -1,1 +1,1 @@
-"""The watches: Kopf's events and full lists, to the ledger."""
+"""From the watches to the ledger: Kopf's events, and full lists."""
