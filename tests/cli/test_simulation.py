@@ -214,13 +214,12 @@ def test_a_tenant_of_a_card_that_its_node_does_not_have_is_noted(held, want, fir
     assert [note.partition("default/t: ")[2] for note in found.notes] == want
 
 
-# Red: `_take_registered` does nothing, or does not ask for a GPUNode.
 _BEYOND = (
     "Somebody wrote allocations past Cardwise, or the card offers less than it did; it is held by"
 )
 
 
-# Red: `_Cluster.complete` without `_complain`, or `_complain` without the one or the other.
+# Red: `_Cluster.complete` without `_complain`, or `of_cards` without the one or the other.
 @pytest.mark.parametrize(
     ("objects", "want"),
     [
@@ -275,6 +274,7 @@ def test_full_cards_and_cordons_that_close_one_are_no_news() -> None:
     assert simulated(node(cards=2, cordoned=["GPU-b"]), full, *more).notes == ()
 
 
+# Red: `_take_registered` does nothing, or does not ask for a GPUNode.
 def test_a_node_of_hamis_has_the_cards_that_its_registration_says() -> None:
     nodes = (hami.node("n1", 2), hami.node("n2", 2), build.gpunode("n2", 1))
     taken = build.pod("t", node="n1", gpumem=1, allocated=build.allocation("GPU-a"))

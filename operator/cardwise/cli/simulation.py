@@ -153,10 +153,7 @@ class _Cluster:
     def _complain(self) -> None:
         """Tell of cordons that close no card, and of cards that the tenants over-book."""
         for name, document in self._reported.items():
-            if (account := self._ledger.account(name)) is None:
-                continue
-            told = complaints.stray_cordons(account, self._misspelt.get(name, ""))
-            for sentence in (*told, *complaints.overbooked(self._ledger.view(name))):
+            for sentence in complaints.of_cards(self._ledger, name, self._misspelt.get(name, "")):
                 self._note(document, sentence)
 
     def _take_gpunode(self, document: Document, body: dict[str, Any]) -> None:

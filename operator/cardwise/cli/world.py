@@ -88,10 +88,8 @@ class World:
         """What is wrong with the cards of some nodes although it is nobody's refusal."""
         told = []
         for name in names:
-            if (account := self.ledger.account(name)) is not None:
-                stray = complaints.stray_cordons(account, self._misspelt.get(name, ""))
-                wrong = (*stray, *complaints.overbooked(self.ledger.view(name)))
-                told += [f"node {name}: {sentence}" for sentence in wrong]
+            wrong = complaints.of_cards(self.ledger, name, self._misspelt.get(name, ""))
+            told += [f"node {name}: {sentence}" for sentence in wrong]
         return complaints.some(told, "cardwise top has the cards")
 
     def _take_gpunode(self, document: Json) -> None:
