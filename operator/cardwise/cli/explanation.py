@@ -4,7 +4,7 @@ Pure. The Pod is decided anew on the cluster as it is now, by the same engine; w
 the time, only the controller's events tell, for as long as they are kept.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -16,18 +16,17 @@ from cardwise.cli.gangs import lacking_in, unbegun
 from cardwise.cli.helps import HELPS
 from cardwise.cli.placements import Placement
 from cardwise.cli.said import Said, said_of
+from cardwise.cli.waiting import bearing, door_at, left_alone
 from cardwise.cli.world import Objects, World
 from cardwise.engine.decide import Memo
 from cardwise.errors import BadAllocation
-from cardwise.gangs import Gang, gang_of
+from cardwise.gangs import Gang
 from cardwise.model import Booking, InvalidRequest, NodeView, Request
 from cardwise.names import (
     ALLOCATED,
     DEFAULT_SCHEDULER,
-    GATE,
     RESOURCES,
     SCHEDULER_NAME,
-    TAKEN_OVER_SCHEDULERS,
     Door,
     EventReason,
     NodeReason,
@@ -40,10 +39,6 @@ from cardwise.wire.account import allocated_message
 from cardwise.wire.fields import at, text
 
 Json = dict[str, Any]
-_BYPASSED = (
-    "It did not pass Cardwise's admission, so it gets no cards: the webhook was away when it was "
-    "created, or its namespace is exempt. Create it anew."
-)
 
 
 class State(StrEnum):
@@ -111,8 +106,9 @@ def explained(
         return replace(found, state=State.FINISHED)
     if pods.placed_node(pod) is not None:
         return _placed(replace(found, state=State.PLACED), request, objects, settings)
-    found = replace(found, door=_door(pod), sentences=tuple(_sentences(pod, objects, settings)))
-    if alone := _left_alone(pod, settings, found.door):
+    sentences = tuple(bearing(pod, objects.pods, settings))
+    found = replace(found, door=door_at(pod), sentences=sentences)
+    if alone := left_alone(pod, settings, found.door):
         return replace(found, state=State.LEFT_ALONE, message=alone)
     return _waiting(found, request, objects, settings)
 
@@ -157,57 +153,6 @@ def _unseen(found: Explanation, gang: Gang | None) -> str:
     if found.door is Door.GATES and Needs(found.pod).claims:
         return "its volumes have to be there, and usable on that node"
     return ""
-
-
-def _sentences(pod: Json, objects: Objects, settings: Settings) -> Iterator[str]:
-    """What bears on a Pod's waiting beside nodes and cards."""
-    if pods.is_terminating(pod):
-        yield "It is being deleted."
-    gates = pins.gates_of(pod)
-    if foreign := sorted(set(gates) - {GATE}):
-        yield f"Others hold it by their scheduling gates, and go first: {', '.join(foreign)}."
-    if GATE not in gates:
-        return
-    if pods.waits_at_gate(pod):
-        before, waiting = _queue(pod, objects.pods)
-        yield (
-            f"It is number {before + 1} of {waiting} Pods at the gate, "
-            "by priority, then age; whoever fits goes first"
-            + (", but in strict order nobody overtakes." if settings.gates.strictOrder else ".")
-        )
-    if (gang := gang_of(pod)) is not None:
-        yield f"It is one of gang {gang}, which is placed together; this is about the one Pod."
-
-
-def _queue(pod: Json, everyone: Sequence[Json]) -> tuple[int, int]:
-    """How many Pods at the gate are before this one, and how many there are with it."""
-    mine = _order(pod)
-    orders = [_order(each) for each in everyone if pods.waits_at_gate(each)]
-    return sum(order < mine for order in orders), len(orders)
-
-
-def _order(pod: Json) -> pods.Order:
-    priority = at(pod, "spec", "priority")
-    return pods.queue_order(pod, priority if isinstance(priority, int) else 0)
-
-
-def _door(pod: Json) -> Door | None:
-    """The door at which an unplaced Pod waits."""
-    if GATE in pins.gates_of(pod):
-        return Door.GATES
-    ours = text(at(pod, "spec", "schedulerName")) == SCHEDULER_NAME
-    return Door.EXTENDER if ours else None
-
-
-def _left_alone(pod: Json, settings: Settings, door: Door | None) -> str:
-    """Why nobody of Cardwise's places an unplaced Pod; empty where somebody does."""
-    if door is Door.GATES:
-        return ""
-    if door is Door.EXTENDER:
-        return "" if Door.EXTENDER in doors.installed_doors(settings) else _BYPASSED
-    if text(at(pod, "spec", "schedulerName")) in TAKEN_OVER_SCHEDULERS:
-        return _BYPASSED
-    return doors.another_scheduler(pod, settings)
 
 
 # A Pod that has its node --------------------------------------------------------------------------
@@ -299,7 +244,7 @@ def _decided(
         without={uid},
         preemption_note=request.priority > 0,
     )
-    # Of a placed Pod only its own nodes matter.
+    # Of a placed Pod only the node that it has, and the one that it would get, matter.
     at_issue = [node, placement.node] if node is not None else sorted(world.ledger.node_names())
     wrong = world.complaints(dict.fromkeys(name for name in at_issue if name is not None))
     notes = [*found.notes, *world.notes, *wrong]
