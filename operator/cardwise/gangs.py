@@ -67,14 +67,14 @@ def incomplete(gang: Gang, here: int, size: int) -> str:
 
 
 def as_not_placed(view: NodeView, members: Set[str]) -> NodeView:
-    """A node as it is to be told of, while a gang is tried on it: nobody should look for its Pods.
+    """A node as it is to be told of while a gang is tried: its Pods have no cards there yet.
 
     Args:
         view: with cards that are held for members of the gang, to see whether all fit.
         members: their ``namespace/name``.
 
     Returns:
-        In place of those members, one text in front of each card's tenants that says what they are.
+        The view, where one text in front of each card's tenants stands for those members.
     """
     return replace(view, tenants=tuple(_told_apart(names, members) for names in view.tenants))
 

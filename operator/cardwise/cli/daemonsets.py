@@ -1,4 +1,4 @@
-"""On which nodes the Pods of DaemonSets are, by selector, affinity and taints."""
+"""On which nodes DaemonSets have Pods, by selector, affinity and taints."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,11 @@ from cardwise.noderules import Needs, NodeBook
 
 _NO_NODE = "its nodeSelector, affinity or tolerations keep it from every node"
 _NOT_THERE = (NodeReason.AFFINITY, NodeReason.TAINT)
-"""Where its controller makes no Pod at all."""
+"""Where the DaemonSet's controller makes no Pod at all."""
 
 
 def is_made(document: Document, book: NodeBook) -> bool:
-    """Whether a Pod is there: one of a DaemonSet may be kept from its node."""
+    """Whether there is such a Pod: one of a DaemonSet may be made from its node."""
     node = document.only_node
     if not node:
         return True
@@ -20,11 +20,11 @@ def is_made(document: Document, book: NodeBook) -> bool:
 
 
 def without_pods(documents: Sequence[Document], there: Sequence[Document]) -> list[str]:
-    """A note on each DaemonSet that no node wants.
+    """A note on each DaemonSet that has no Pod on any node.
 
     Args:
-        documents: Pods, of each DaemonSet one a node.
-        there: those of them that are made.
+        documents: Pods; of each DaemonSet one for every node.
+        there: those of them for which `is_made`.
     """
     made = {_owner(document) for document in there if document.only_node}
     owners = {_owner(document): document for document in documents if document.only_node}

@@ -81,7 +81,8 @@ class Document:
     @property
     def kind_meant(self) -> str:
         """The kind that is read and differs by its letters' case alone; mostly none, empty."""
-        return next((each for each in _GROUPS if each.lower() == self.kind.lower()), "")
+        near = (kind for kind in _GROUPS if kind.lower() == self.kind.lower())
+        return next((kind for kind in near if kind != self.kind), "")
 
     @property
     def is_workload(self) -> bool:

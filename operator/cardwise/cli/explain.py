@@ -87,7 +87,9 @@ def explain(
 
 
 def meant(written: str) -> tuple[str, str]:
-    """Namespace, mostly empty, and name of the Pod: events and ``top`` write ``namespace/name``.
+    """Namespace and name of the Pod that is asked for; the namespace is "" where none is written.
+
+    Events and ``top`` write ``namespace/name``, kubectl also ``pod/name``.
 
     Raises:
         BadInput: there can't be a Pod of that name.

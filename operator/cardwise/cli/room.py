@@ -8,12 +8,7 @@ from cardwise.cli.world import World
 from cardwise.errors import BadGPUNode
 from cardwise.ledger.nodes import NodeAccount
 from cardwise.model import NO_USE, Card, CardState, CardUse, NodeView
-from cardwise.names import (
-    CONDITION_UNREADABLE,
-    MODE_MIG,
-    NodeReason,
-    Reason,
-)
+from cardwise.names import CONDITION_UNREADABLE, MODE_MIG, NodeReason, Reason
 from cardwise.wire import gpunodes, pods
 from cardwise.wire.fields import at, items, text
 
@@ -137,11 +132,7 @@ def sum_of(nodes: Iterable[NodeRoom]) -> Sum:
         closed=sum(not card.is_open for card in reported),
         empty=sum(card.is_empty for card in reported),
         memory_mib=sum(card.memory_mib for card in reported),
-        used=CardUse(
-            sum(card.used.slots for card in reported),
-            sum(card.used.memory_mib for card in reported),
-            sum(card.used.cores for card in reported),
-        ),
+        used=_total(card.used for card in reported),
         cores=sum(card.cores for card in reported),
         slots=sum(card.slots for card in reported),
         free_mib=sum(card.free_mib for card in reported),
@@ -271,7 +262,7 @@ def _state(card: Card, state: CardState, use: CardUse) -> str:
 
 
 def _closed_by(written: Json | None) -> Reason | None:
-    """Why the controller says that a node takes no new Pod, where its Pods were not read."""
+    """The word by which the controller closes a node, where the Pods were not read; None: none."""
     told = gpunodes.conditions_of(written) if written is not None else ()
     closed = any(each.holds and each.type == CONDITION_UNREADABLE for each in told)
     return Reason.NODE_UNREADABLE if closed else None

@@ -17,15 +17,7 @@ from cardwise.cli.placements import Placement, Simulation, shortened
 from cardwise.engine.decide import Memo
 from cardwise.errors import BadAllocation, BadDocument, BadGPUNode
 from cardwise.ledger import Ledger, Sighting
-from cardwise.model import (
-    Booking,
-    Decision,
-    GPUNode,
-    InvalidRequest,
-    PodRef,
-    QuotaBound,
-    Request,
-)
+from cardwise.model import Booking, Decision, GPUNode, InvalidRequest, PodRef, QuotaBound, Request
 from cardwise.names import (
     GPUNODE_KIND,
     NODE_REGISTER,
@@ -98,9 +90,9 @@ class _Cluster:
         self._bounds: dict[str, list[QuotaBound]] = {}
         self._names: dict[str, None] = {}
         self._registered: dict[str, Document] = {}
-        """Nodes that HAMi's device plugin says the cards of."""
+        """By name: Nodes whose cards HAMi's device plugin says."""
         self._reported: dict[str, Document] = {}
-        """What says the cards of each node."""
+        """By node: the GPUNode, or the Node of HAMi's, that says its cards."""
         self._misspelt: dict[str, str] = {}
         """By node: an annotation that is nearly the one that closes cards, mostly none."""
         self._tenants: list[tuple[Document, Booking]] = []
@@ -108,7 +100,7 @@ class _Cluster:
 
     @property
     def has_gpunodes(self) -> bool:
-        """Whether anything says that a node has cards."""
+        """Whether any node's cards are said, by a GPUNode or by HAMi's registration."""
         return bool(self._reported)
 
     # What is there --------------------------------------------------------------------------------
@@ -116,8 +108,7 @@ class _Cluster:
     def take(self, document: Document) -> bool:
         """Take an object into the cluster; False for a Pod that is still to be placed."""
         if not document.is_known:
-            meant = document.kind_meant
-            hint = f"; {meant} is" if meant not in ("", document.kind) else ""
+            hint = f"; {document.kind_meant} is" if document.kind_meant else ""
             self._note(document, f"skipped, its kind is not read{hint}")
             return True
         body = dict(document.body)
@@ -219,7 +210,7 @@ class _Cluster:
     # What is placed -------------------------------------------------------------------------------
 
     def made(self, waiting: list[Document]) -> list[Document]:
-        """Those that there are: a DaemonSet has no Pod where selector or taints keep it away."""
+        """The Pods that there are: a DaemonSet has none where selector or taints keep it away."""
         there = [document for document in waiting if daemonsets.is_made(document, self._node_book)]
         self.notes += daemonsets.without_pods(waiting, there)
         return there

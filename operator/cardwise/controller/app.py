@@ -248,8 +248,8 @@ class Controller:
 
     def _conditions(self, node: str) -> tuple[Condition, ...]:
         """What the controller has to say of a node, on its GPUNode."""
-        tellers = (self.owners, self.cordons, self.unreadable)
-        return tuple(each for teller in tellers for each in teller.conditions(node))
+        sources = (self.owners, self.cordons, self.unreadable)
+        return tuple(each for source in sources for each in source.conditions(node))
 
     def _begin(self) -> None:
         """This replica has become active: what the other one left undone is not known."""

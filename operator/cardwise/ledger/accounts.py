@@ -197,7 +197,7 @@ class Accounts:
         account = self._account(booking.node)
         account.book(pod, booking)
         self.touched.add(booking.node)
-        # Of any other booking the quota counts what is booked, whatever its cards are.
+        # The cards count for an exclusive Pod alone: of any other the quota counts what is booked.
         cards = account.cards() if booking.exclusive else ()
         use = quota_use(booking, {card.uuid: card for card in cards})
         self._quota_use.setdefault(pod.namespace, {})[pod.uid] = use

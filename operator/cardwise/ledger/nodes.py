@@ -10,16 +10,7 @@ from cardwise.engine.score import node_score
 from cardwise.engine.usage import booking_uses
 from cardwise.ledger.states import States
 from cardwise.ledger.tenancy import NOBODY, Tenancy, state_of
-from cardwise.model import (
-    Booking,
-    Card,
-    CardState,
-    CardUse,
-    GPUNode,
-    NodeState,
-    NodeView,
-    PodRef,
-)
+from cardwise.model import Booking, Card, CardState, CardUse, GPUNode, NodeState, NodeView, PodRef
 from cardwise.names import Reason
 
 
@@ -53,7 +44,7 @@ class NodeAccount:
         self._tenancies: dict[str, Tenancy] = {}
         """By UUID, of each card that has a tenant; what the bookings add up to."""
         self._states: dict[str, tuple[Tenancy, CardState]] = {}
-        """By UUID: a card's state, and the tenancy of which it holds."""
+        """By UUID: a card's state, and the tenancy that it was made of."""
         self._unreadable: dict[str, tuple[PodRef, str]] = {}
         self._handing: set[str] = set()
         """UIDs of Pods that are being bound, or have not been handed their cards yet."""
@@ -209,7 +200,7 @@ class NodeAccount:
         self._spoil(cards=True)
 
     def _count(self, pod: PodRef, booking: Booking, cores: Mapping[str, int]) -> None:
-        """Count a booking that is not counted."""
+        """Count a booking that is not counted yet."""
         uses = booking_uses(booking, cores)
         self._bookings[pod.uid], self._uses[pod.uid] = (pod, booking), uses
         name, known = str(pod), self._tenancies
@@ -230,7 +221,7 @@ class NodeAccount:
         return left
 
     def _spoil(self, *, cards: bool = False) -> None:
-        """The view holds no more; nor do the states of its ``cards``, whoever is on them."""
+        """The view holds no more; with ``cards`` the states of its cards neither."""
         self.made = None
         if cards:
             self._states.clear()
@@ -280,7 +271,8 @@ class NodeAccount:
 
     def _closed(self, without: Collection[str]) -> tuple[Reason | None, str]:
         """Why a node whose agent reports takes no Pod all the same, and what it means."""
-        for pod, why in self.unreadable(without):
+        if unreadable := self.unreadable(without):
+            pod, why = unreadable[0]
             return Reason.NODE_UNREADABLE, f"Pod {pod}: {why}"
         if self.rejects:
             return Reason.NODE_REJECTS_PODS, self.rejects

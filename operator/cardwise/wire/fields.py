@@ -50,7 +50,9 @@ def annotation(thing: object, key: str) -> str | None:
     if key not in written:
         return None
     value = written[key]
-    return "" if value is None else value if isinstance(value, str) else None
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else None
 
 
 def quoted(value: object, most: int = 60) -> str:

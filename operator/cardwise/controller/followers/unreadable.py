@@ -12,13 +12,13 @@ from cardwise.names import CONDITION_UNREADABLE
 
 
 class Unreadable:
-    """Makes the condition from the ledger, which marks a node as touched when it changes."""
+    """Makes the condition from the ledger, which marks the node as touched where it changes."""
 
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
         self._ledger = ledger
         self._clock = clock
         self._since: dict[str, str] = {}
-        """By node: when it was first told to be closed."""
+        """By node: RFC 3339 time at which it was first said to be closed."""
 
     def conditions(self, node: str) -> Sequence[Condition]:
         """What is to stand on its GPUNode."""

@@ -67,7 +67,7 @@ class Holder:
 
         Args:
             waiting: the Pod.
-            after: what is held for others of its gang, to see whether all of it fit.
+            after: what is held for Pods of its gang that were tried before; empty for a Pod alone.
         """
         obstacle = self._surroundings.obstacle(waiting)
         if obstacle.unchecked:

@@ -132,8 +132,8 @@ class Teller:
             decision: with the outcome of every candidate.
             reason: the leading reason.
             others: the nodes with cards that are no candidates, and why.
-            tried: ``namespace/name`` of the rest of its gang, where cards are held for those to see
-                whether all fit.
+            tried: ``namespace/name`` of the Pods of its gang for which cards are held meanwhile, to
+                see whether all fit.
         """
         self.on_decision("refused", reason)
         self._log_refusal(decision, reason, news=True)
