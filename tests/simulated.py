@@ -5,10 +5,11 @@ from typing import Any
 import yaml
 
 import build
-from cardwise.cli.documents import documents_of, expanded
+from cardwise.cli.documents import documents_of
 from cardwise.cli.placements import Simulation
 from cardwise.cli.rendering import document_of
 from cardwise.cli.simulation import simulate
+from cardwise.cli.workloads import expanded
 from cardwise.settings import Settings
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import build
 import hostile
 from cardwise.cli import documents
-from cardwise.cli.documents import documents_of, expanded
+from cardwise.cli.documents import documents_of
+from cardwise.cli.workloads import expanded
 from cardwise.errors import BadDocument
 
 TEMPLATE = {

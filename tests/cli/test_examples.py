@@ -7,6 +7,7 @@ import pytest
 from cardwise.cli.documents import read
 from cardwise.cli.rendering import document_of
 from cardwise.cli.simulation import simulate
+from cardwise.cli.workloads import expanded
 from cardwise.names import POLICY, PolicyName
 from cardwise.settings import Settings
 from simulated import where
@@ -27,7 +28,7 @@ OUTCOMES = {
 
 
 def outcome_of(name):
-    found = document_of(simulate(read([str(EXAMPLES / name)]), Settings()))
+    found = document_of(simulate(expanded(read([str(EXAMPLES / name)])), Settings()))
     return {
         pod["pod"].removeprefix("default/"): answer if isinstance(answer, str) else answer[0][0]
         for pod in found["pods"]

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 import build
 import hami
 import hostile
-from cardwise.cli.documents import documents_of, expanded
+from cardwise.cli.documents import documents_of
 from cardwise.cli.rendering import document_of
 from cardwise.cli.simulation import simulate
+from cardwise.cli.workloads import expanded
 from cardwise.errors import BadDocument
 from cardwise.names import NODE_REGISTER, SCHEDULER_NAME
 from cardwise.settings import Settings, parse

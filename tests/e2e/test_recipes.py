@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cardwise.cli.documents import documents_of, expanded
+from cardwise.cli.documents import documents_of
+from cardwise.cli.workloads import expanded
 from stage import Json, Stage
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -15,6 +15,7 @@ from cardwise.cli import documents
 from cardwise.cli.placements import Simulation
 from cardwise.cli.rendering import document_of, print_tables
 from cardwise.cli.simulation import simulate as simulation_of
+from cardwise.cli.workloads import expanded
 from cardwise.errors import BadDocument, BadSettings
 
 
@@ -62,9 +63,8 @@ def simulate(
     """
     try:
         settings = settings_file.read(config)
-        found = simulation_of(
-            documents.read(files), settings, admission=not no_admission, trace=trace
-        )
+        objects = expanded(documents.read(files))
+        found = simulation_of(objects, settings, admission=not no_admission, trace=trace)
     except (BadDocument, BadSettings) as error:
         raise options.BadInput(str(error)) from error
     for note in found.notes:
