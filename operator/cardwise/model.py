@@ -17,7 +17,10 @@ WHOLE_CORES = 100
 
 
 class PodRef(NamedTuple):
-    """Which Pod: the UID is its identity, namespace and name are for people."""
+    """Which Pod: the UID is its identity, namespace and name are for people.
+
+    A tuple, because every look at a Pod makes one, and a data class takes longer to make.
+    """
 
     namespace: str
     name: str
@@ -173,9 +176,9 @@ class Signature:
     exclusive: bool = False
     topology_mode: TopologyMode = TopologyMode.REQUIRED
     digest: int = field(init=False, compare=False, repr=False, default=0)
+    """Its hash, made once: answers are looked up by it, again and again for each Pod."""
 
     def __post_init__(self) -> None:
-        # By it answers are looked up, again and again for each Pod: hashed once.
         written = (
             self.asks, self.policy, self.node_policy, self.weights, self.use_types,
             self.nouse_types, self.use_uuids, self.nouse_uuids, self.modes, self.numa_bind,

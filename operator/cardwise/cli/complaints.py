@@ -1,4 +1,4 @@
-"""What is wrong with a node's cards although it is nobody's refusal: told beside the answer.
+"""What is wrong with a node's cards, though no Pod is refused for it: told beside the answer.
 
 In the words of the controller, which tells the same by events and conditions.
 """

@@ -85,7 +85,7 @@ class World:
         return views
 
     def complaints(self, names: Iterable[str]) -> list[str]:
-        """What is wrong with the cards of some nodes although it is nobody's refusal."""
+        """Sentences on what is wrong with the cards of some nodes, the first few."""
         told = []
         for name in names:
             wrong = complaints.of_cards(self.ledger, name, self._misspelt.get(name, ""))

@@ -205,7 +205,7 @@ class NodeAccount:
         self._bookings[pod.uid], self._uses[pod.uid] = (pod, booking), uses
         name, known = str(pod), self._tenancies
         for uuid, use in uses.items():
-            known[uuid] = known.get(uuid, NOBODY).joined(name, use, locks=booking.exclusive)
+            known[uuid] = known.get(uuid, NOBODY).joined(name, use, exclusive=booking.exclusive)
 
     def _without(self, uids: Collection[str]) -> dict[str, Tenancy]:
         """The tenancies as if these Pods were gone."""
@@ -215,7 +215,7 @@ class NodeAccount:
         for uid in set(uids) & self._bookings.keys():
             pod, booking = self._bookings[uid]
             for uuid, use in self._uses[uid].items():
-                left[uuid] = left[uuid].left(str(pod), use, locks=booking.exclusive)
+                left[uuid] = left[uuid].left(str(pod), use, exclusive=booking.exclusive)
                 if not left[uuid].names:
                     del left[uuid]
         return left

@@ -16,30 +16,30 @@ class Tenancy(NamedTuple):
     slots: int = 0
     memory_mib: int = 0
     cores: int = 0
-    locks: int = 0
+    exclusive: int = 0
     """How many of the tenants are exclusive Pods."""
     names: tuple[str, ...] = ()
     """``namespace/name`` of each, sorted; a Pod and its successor may have the same."""
 
-    def joined(self, name: str, use: CardUse, *, locks: bool) -> "Tenancy":
-        """As it is with one more tenant."""
+    def joined(self, name: str, use: CardUse, *, exclusive: bool) -> "Tenancy":
+        """As it is with one more tenant, who uses this much."""
         at = bisect_left(self.names, name)
         return Tenancy(
             self.slots + use.slots,
             self.memory_mib + use.memory_mib,
             self.cores + use.cores,
-            self.locks + locks,
+            self.exclusive + exclusive,
             (*self.names[:at], name, *self.names[at:]),
         )
 
-    def left(self, name: str, use: CardUse, *, locks: bool) -> "Tenancy":
+    def left(self, name: str, use: CardUse, *, exclusive: bool) -> "Tenancy":
         """As it is without one of its tenants, who used this much."""
         at = bisect_left(self.names, name)
         return Tenancy(
             self.slots - use.slots,
             self.memory_mib - use.memory_mib,
             self.cores - use.cores,
-            self.locks - locks,
+            self.exclusive - exclusive,
             (*self.names[:at], *self.names[at + 1 :]),
         )
 
@@ -62,5 +62,5 @@ def state_of(card: Card, tenancy: Tenancy, *, cordoned: bool) -> CardState:
         used_slots=tenancy.slots,
         used_memory_mib=tenancy.memory_mib,
         used_cores=tenancy.cores,
-        exclusive=tenancy.locks > 0,
+        exclusive=tenancy.exclusive > 0,
     )
