@@ -160,7 +160,7 @@ def request_of(pod: dict[str, Any], settings: Settings) -> Request | InvalidRequ
 
 @lru_cache(maxsize=256)
 def _one(signature: Signature) -> Signature:
-    """One object for the Pods of a kind: the same one is not compared field by field."""
+    """The same object for equal signatures: a look-up then compares none field by field."""
     return signature
 
 
