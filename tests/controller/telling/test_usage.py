@@ -124,7 +124,7 @@ async def test_a_node_that_an_unreadable_allocation_closes_says_so_until_it_is_m
     first, both = said
     assert first["status"] == both["status"] == "True"
     assert first["message"].startswith("Pod default/a: hami.io/vgpu-devices-allocated ")
-    assert "(and 1 more Pods likewise)" in both["message"]
+    assert "(and 1 more likewise)" in both["message"]
     assert first["lastTransitionTime"] == both["lastTransitionTime"]
 
     for name in ("a", "b"):

@@ -28,7 +28,7 @@ class Unreadable:
             self._since.pop(node, None)
             return ()
         pod, why = pods[0]
-        others = f" (and {len(pods) - 1} more Pods likewise)" if len(pods) > 1 else ""
+        others = f" (and {len(pods) - 1} more likewise)" if len(pods) > 1 else ""
         return (
             Condition(
                 type=CONDITION_UNREADABLE,
