@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from cardwise.names import NodeReason
-from cardwise.noderules import Judged, Needs, NodeBook, Volumes, unchecked
+from cardwise.noderules import Judged, Needs, NodeBook, Volumes, load_of, unchecked
 from cardwise.wire.pods import bound_node, is_finished
 from controlplane.launcher import ControlPlane
 from random_world import NAMESPACES, RUNTIME_CLASS, STORAGE_CLASS, Json, World
@@ -103,7 +103,7 @@ def test_what_fits_is_bound_where_it_is_pinned_and_what_does_not_is_not(played: 
         if free and len(fitting) < PINNED:
             (node,) = world.sample(free, 1)
             # The next ones are judged with this one counted, long before it is bound.
-            played.book.take(f"pinned-{number}", node, Needs(pod))
+            played.book.take(f"pinned-{number}", node, load_of(pod))
             fitting.append(pinned(pod, f"fit-{number}", node))
     unfit = []
     for number, pod in enumerate(world.sample(pods * 9, PINNED)):
@@ -267,7 +267,7 @@ def read(cp: ControlPlane, passed: dict[str, set[str]], newcomers: set[str]) -> 
     pods = items(cp, "/api/v1/pods")
     for pod in pods:
         if (node_name := bound_node(pod)) and not is_finished(pod):
-            book.take(pod["metadata"]["uid"], node_name, Needs(pod))
+            book.take(pod["metadata"]["uid"], node_name, load_of(pod))
     asked = [pod for pod in pods if path(pod) in newcomers]
     return Played(cp, passed, nodes, asked, book, volumes)
 
