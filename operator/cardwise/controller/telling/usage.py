@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 1.0
 _WRITES, _BUSY_WRITES = 5, 2
 """Nodes that are written in a round in which nothing happened, and in one in which Pods came or
-went: such a write is the API server's most expensive, at 20 ms of its processor time for eight
+went: such a write is the API server's most expensive, at 24 ms of its processor time for eight
 linked cards, and a Binding waits for the same processor."""
 _LOOKS = 200
 """Nodes that are looked at in a round; most may be as they should be already."""
